@@ -89,7 +89,13 @@ def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report
     if precision.dtype is not None:
         counted = replace(counted, dtype=precision.dtype)
     rules, convention = default_rules().with_rules(given.rules), Convention(causal=given.causal)
-    on = None if given.device is None else _on_device(find_device(given.device).name)
+    if given.expandable_segments and given.device is None:
+        raise InputError("expandable segments are those of a device's allocator", hint="device='h100'")
+    on = (
+        None
+        if given.device is None
+        else _on_device(find_device(given.device).name, expandable=given.expandable_segments)
+    )
     graphs: list[Graph | None] = [None]
 
     def costed(graph: Graph) -> Report:
@@ -138,13 +144,13 @@ def check_saved(source: Source | None, options: Mapping[str, Any]) -> None:
 
 
 @cache
-def _on_device(name: str) -> DeviceMemory:
+def _on_device(name: str, *, expandable: bool) -> DeviceMemory:
     """The allocator and workspaces of a device; the latter are those of an H200."""
     from opcost.analysis.memory import DeviceMemory
     from opcost.analysis.prediction.workspaces import Workspaces
     from opcost.devices.calibration import shipped_workspaces
 
-    return DeviceMemory(name, Workspaces(shipped_workspaces()).of)
+    return DeviceMemory(name, Workspaces(shipped_workspaces()).of, expandable)
 
 
 def _count(source: Any, options: CountOptions, costed: Callable[[Graph], Report]) -> Report:

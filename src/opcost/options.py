@@ -116,6 +116,8 @@ class Costing(OfModel, total=False):
     lora: Annotated[str | Mapping[str, Any] | None, Option(
         "Train only low-rank adapters of these linear layers: r=16,targets=q_proj,v_proj; alpha=32 scales them.", STEP,
         "r=N,targets=NAME", typed=str)]
+    expandable_segments: Annotated[bool, Option(
+        "Memory of a device as with PYTORCH_ALLOC_CONF=expandable_segments:True.", DEVICE, default=False)]
     real: Annotated[bool | None, Option(
         "Run on real weights and tensors, or never. Without either: only where control flow depends on float values.",
         COUNTING, negative="--no-real")]
@@ -174,6 +176,9 @@ class Predicting(Advising, OfRanks, total=False):
     cluster: Annotated[Cluster | str | None, Option(
         "How the ranks of a mesh are connected: dgx-h100, dgx-h200, dgx-b200, dgx-a100, p4d, p5, mi300x, or a text such as "
         "'8 per node, nvlink 450GB/s, network 50GB/s per gpu', of each GPU in one direction.", RANKS, "NAME", typed=str)]
+    power: Annotated[str | int | None, Option(
+        "What the device may draw in a long run, 500W: its clocks go with the cube root. Without it, of one rank of many, the "
+        "limit in the table of devices.", DEVICE, "WATTS", typed=str)]
     compile_only: Annotated[str | Sequence[str], Option(
         "With --execution compiled, compile only modules whose path ends so, each by itself. May be repeated.", DEVICE,
         "PATTERN", default=(), typed=tuple[str, ...])]

@@ -54,6 +54,7 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     `mesh=opcost.Mesh(fsdp=8), cluster="dgx-h100"` predicts one rank of many: `.step` has what it waits for, tokens per second and
     the use of the peak.
     """
+    from opcost.analysis.prediction.power import in_a_long_run, watts
     from opcost.analysis.prediction.predict import predict_report
     from opcost.api import check_saved, count, load_report, resolve_source
 
@@ -101,6 +102,11 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     network = _network(report, given.cluster)
     if network is not None:
         meta["cluster"] = network.cluster.name
+    if network is not None or given.power is not None:
+        power = None if given.power is None else watts(str(given.power))
+        how["longer"] = in_a_long_run(speeds.device, power)
+        limit = power or speeds.device.power
+        meta |= {} if limit is None else {"power": f"{limit} W"}
     predicted = predict_report(report, **how, network=network, compile_only=_patterns(given.compile_only))
     text = None
     if "text" in report.meta:  # one pass of a language model
@@ -123,6 +129,7 @@ _PREDICTING = (
     "engine",
     "cluster",
     "compile_only",
+    "power",
 )  # not for counting, or in another sense
 
 
@@ -169,10 +176,11 @@ def _step(found: Predicted, report: Report, network: Network, device: Device) ->
             forward = sum(FLOPS_PER_MAC * row.cost.macs * row.op.repeat for row in rows if row.cost is not None)
             passes = 3 if "backward" in report.phases else 1
             mfu = executed._replace(flops=passes * forward).used(seconds)
-    waited, sending = found.timeline.exposed_ns(), found.timeline.taken_ns()
+    waited, slowing = found.timeline.exposed_ns(), found.timeline.slowing_ns()
+    later = sum((*waited.values(), *slowing.values())) + found.bounds["host"]
     return RankStep(
-        cluster=network.cluster.name, compute_ns=found.latency_ns - sum(waited.values()), exposed_ns=waited,
-        sending_ns=sending, tokens_per_second=tokens, mfu=mfu, hfu=hfu,
+        cluster=network.cluster.name, compute_ns=found.latency_ns - later, exposed_ns=waited,
+        slowing_ns=slowing, sending_ns=found.timeline.taken_ns(), tokens_per_second=tokens, mfu=mfu, hfu=hfu,
     )  # fmt: skip
 
 

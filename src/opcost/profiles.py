@@ -209,6 +209,7 @@ class RankStep:
     cluster: str
     compute_ns: int  # its operators, one after another
     exposed_ns: Mapping[str, int]  # in which operators wait for collectives, by axis of the mesh
+    slowing_ns: Mapping[str, int]  # by which collectives slow the operators beside them, by axis
     sending_ns: Mapping[str, int]  # in which collectives run, by axis
     tokens_per_second: float | None  # of this GPU's share; None where the model reads no tokens
     mfu: float | None  # of the peak for products: three times those of the forward pass, of inference those alone
@@ -219,10 +220,10 @@ class RankStep:
         """The same as totals of a sheet."""
         found = [Total("computing", self.compute_ns, "time", remark="operators, one after another")]
         for axis, waited in sorted(self.exposed_ns.items(), key=lambda item: -item[1]):
-            sending = format_time(self.sending_ns[axis])
-            found.append(
-                Total(f"waiting {axis}".rstrip(), waited, "time", remark=f"for collectives that run {sending}")
+            beside = (
+                f"that run {format_time(self.sending_ns[axis])} and slow others by {format_time(self.slowing_ns[axis])}"
             )
+            found.append(Total(f"waiting {axis}".rstrip(), waited, "time", remark=f"for collectives {beside}"))
         if self.tokens_per_second is not None:
             found.append(Total("tokens/s", round(self.tokens_per_second, 1), "number", remark="per GPU", large=True))
         if self.mfu is not None:

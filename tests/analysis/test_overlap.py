@@ -19,17 +19,17 @@ class Program:
 
     def run(
         self, kind: str, ins: tuple[int, ...], outs: tuple[int, ...], ns: float = 0, *, phase: Phase = "forward",
-        **attrs: Any,
+        raw: str = "", **attrs: Any,
     ) -> None:  # fmt: skip
-        op = Op(len(self.rows), kind, kind, ins, outs, attrs, phase=phase)
+        op = Op(len(self.rows), kind, raw or kind, ins, outs, attrs, phase=phase)
         self.taken[op.id] = ns
         self.rows.append(Row(op, (SPEC,), (SPEC,), None, ""))
 
     def send(self, fn: str, value: int, result: int, ns: float, axis: str = "fsdp") -> None:
         self.run("collective", (value,), (result,), ns, fn=fn, axis=axis, group=8)
 
-    def timeline(self, *inputs: int) -> Timeline:
-        return timeline(self.rows, inputs, self.taken, lambda row: self.taken[row.op.id])
+    def timeline(self, *inputs: int, speed: float = 1.0, launched: Mapping[int, float] | None = None) -> Timeline:
+        return timeline(self.rows, inputs, self.taken, lambda row: self.taken[row.op.id], launched, speed)
 
 
 def gathered_block(program: Program, shard: int, gathered: int, activation: int) -> None:
@@ -103,3 +103,49 @@ def test_without_collectives_the_operators_follow_one_another() -> None:
     program.run("matmul", (0,), (1,))
     program.run("matmul", (1,), (2,))
     assert timeline(program.rows, (0,), taken, lambda row: 0.0).end_ns == 12
+
+
+def test_operators_beside_a_collective_keep_a_part_of_their_speed() -> None:
+    program = Program()
+    program.run("matmul", (0,), (1,), 300)
+    program.send("reduce_scatter", 1, 2, 100)
+    program.run("matmul", (0,), (3,), 30)
+    program.run("matmul", (0,), (4,), 300)
+    found = program.timeline(0, speed=0.6)
+    # In the 100 of the collective 60 of the work of 330 that follows is done.
+    assert found.end_ns == 300 + 330 + 40
+    assert found.slowing_ns() == {"fsdp": 40}
+    assert found.exposed_ns() == {"fsdp": 0}
+    assert found.ran == [(0, 0, 300), (2, 300, 350), (3, 350, 670)]
+
+
+def test_a_gather_slows_what_ran_since_it_began() -> None:
+    program = Program()
+    for block in range(3):
+        gathered_block(program, block, 100 + 10 * block, 50 + block)
+    found = program.timeline(50, speed=0.5)
+    # The first gather has nothing beside it; each of the others runs 100, half of which the block before it is later.
+    assert found.end_ns == 110 + 3 * 320 + 2 * 50
+    assert [sent.slowing_ns for sent in found.sent] == [0, 50, 50]
+
+
+def test_sums_of_fsdp_are_converted_where_they_were_made() -> None:
+    program = Program()
+    program.run("matmul", (0,), (1,), 300, phase="backward")
+    program.run("collective", (1,), (2,), 100, phase="backward", raw="c10d::_reduce_scatter_base_", fn="reduce_scatter")
+    program.run("copy", (2,), (3,), 50, phase="backward")
+    program.run("matmul", (0,), (4,), 300, phase="backward")
+    program.run("elementwise", (3,), (5,), 10, phase="update")
+    found = program.timeline(0)
+    assert found.end_ns == 300 + 300 + 10
+    assert found.beside == {2}
+    assert found.taken_ns() == {"": 150}
+
+
+def test_nothing_begins_before_the_host_has_launched_it() -> None:
+    program = Program()
+    for value in range(3):
+        program.run("matmul", (value,), (value + 1,), 100)
+    found = program.timeline(0, launched={0: 30, 1: 60, 2: 500})
+    assert found.end_ns == 600
+    assert found.host_ns == 30 + (500 - 230)

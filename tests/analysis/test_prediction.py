@@ -71,10 +71,40 @@ def test_an_operator_that_was_timed_is_predicted_as_it_was_timed() -> None:
 
 
 def test_a_device_without_timings_reaches_the_same_shares_of_its_own_peaks() -> None:
-    other = device("a100")
+    other = device("mi300x")
     speeds = Speeds(fit_laws(calibration(*MOVED, *PRODUCTS), default_rules()), other)
     large = moved(2**27)
     assert predicted(large, speeds) == pytest.approx(START_NS + 4 * 2**27 / (other.bandwidth / 2) * 1e9, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "bandwidth"),
+    [
+        # half of 4.8 TB/s are what 132 multiprocessors at 1,980 MHz ask for, so those of an A100 ask for less
+        ("a100", 2.4e12 * 108 * 1410 / (132 * 1980)),
+        ("h100", 2.4e12),
+        ("h100-96gb", 0.92 * 2.4e12),  # which is more than memory gives
+    ],
+)
+def test_what_waits_for_its_instructions_is_as_fast_as_these_are_issued(name: str, bandwidth: float) -> None:
+    speeds = Speeds(fit_laws(calibration(*MOVED, *PRODUCTS), default_rules()), device(name))
+    assert predicted(moved(2**27), speeds) == pytest.approx(START_NS + 4 * 2**27 / bandwidth * 1e9, rel=0.05)
+
+
+def test_a_device_reaches_the_share_of_its_peak_that_its_products_were_seen_to_reach() -> None:
+    h200, a100 = (
+        Speeds(fit_laws(calibration(*MOVED, *PRODUCTS), default_rules()), device(n)) for n in ("h200", "a100")
+    )
+    size = 8192
+    large = product(size, size, size)
+    times = [
+        speeds.time(
+            work_of(large.kind, large.raw, large.attrs, large.ins, large.outs, Cost(size**3, 2 * size**3, 0, 0))
+        ).device_ns
+        - START_NS
+        for speeds in (h200, a100)
+    ]
+    assert times[1] / times[0] == pytest.approx(989.4 / 312 * 0.803 / 0.869, rel=0.02)
 
 
 def test_what_bounds_an_operator_is_reported() -> None:

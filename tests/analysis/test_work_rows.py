@@ -248,7 +248,9 @@ def test_of_few_channels_a_batch_norm_uses_a_part_of_the_device(attrs: Any, chan
     work = work_of("norm", "aten::batch", {"fn": "batch", **attrs}, given, given, None)
     assert work.idle == idle
     law = Law(1_000, 0.5, 0.25, 0.0, Neighbours())
-    assert _base_ns(law, work, H200, 1e12)[0] == pytest.approx(1_000 + work.nbytes * idle / (0.25 * 4.8e12) * 1e9)
+    assert _base_ns(law, work, 1e12, H200.bandwidth)[0] == pytest.approx(
+        1_000 + work.nbytes * idle / (0.25 * 4.8e12) * 1e9
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,7 +301,7 @@ def law(*near: tuple[float, float], start: float = 1_000) -> Law:
     ],
 )  # fmt: skip
 def test_a_law_takes_the_longer_of_two_after_its_start(flops: float, nbytes: float, longer: float, bound: str) -> None:
-    taken, seen = _base_ns(law(), Work("", "", round(flops), round(nbytes), ()), H200, 1e12)
+    taken, seen = _base_ns(law(), Work("", "", round(flops), round(nbytes), ()), 1e12, H200.bandwidth)
     assert (taken, seen) == (pytest.approx(1_000 + longer), bound)
 
 

@@ -41,8 +41,9 @@ def step(config: str) -> opcost.Prediction:
 def test_the_times_of_all_rows_add_up_to_the_step(step: opcost.Prediction) -> None:
     assert step.step is not None
     assert sum(row.device_ns or 0 for row in step.rows) == pytest.approx(step.latency_ns, abs=len(step.rows))
-    assert step.step.compute_ns + sum(step.step.exposed_ns.values()) == step.latency_ns
-    assert step.bounds["network"] == pytest.approx(step.step.exposed_ns["fsdp"], abs=20)
+    later = step.step.exposed_ns["fsdp"] + step.step.slowing_ns["fsdp"]
+    assert step.step.compute_ns + later == step.latency_ns
+    assert step.bounds["network"] == pytest.approx(later, abs=20)
     low, high = step.band_ns
     assert low < step.latency_ns < high
 
@@ -80,6 +81,19 @@ def test_an_eager_rank_also_waits_for_its_host(config: str, step: opcost.Predict
     for each in (short, long):
         rows = sum(row.device_ns or 0 for row in each.rows)
         assert rows + each.bounds["host"] == pytest.approx(each.latency_ns, abs=len(each.rows))
+
+
+def test_a_lower_limit_of_power_lengthens_every_operator(config: str, step: opcost.Prediction) -> None:
+    options: dict[str, Any] = {"optimizer": "adamw", "precision": "bf16-mixed", "tokens": TOKENS, "device": "h200"}
+    low = opcost.predict(config, cluster=CLUSTER, mesh="fsdp=8", power="500W", **options)
+    assert low.step is not None
+    assert step.step is not None
+    assert low.step.compute_ns / step.step.compute_ns == pytest.approx((700 / 500) ** (1 / 3), rel=1e-3)
+    assert (low.meta["power"], step.meta["power"]) == ("500 W", "700 W")
+    # Alone a device is predicted as it was calibrated, for moments.
+    alone, limited = (opcost.predict(config, tokens=TOKENS, device="h200", power=power) for power in (None, 700))
+    assert "power" not in alone.meta
+    assert limited.latency_ns / alone.latency_ns == pytest.approx(1.17, abs=0.002)
 
 
 def test_collectives_take_as_long_as_their_bytes_and_steps(step: opcost.Prediction) -> None:

@@ -209,3 +209,26 @@ def test_memory_that_one_stream_has_used_is_not_given_to_another() -> None:
     apart = replace(one_after_the_other, streams=[0, 1, 0, 1])
     assert reserved(apart) == 2 * (30 + 2) * MIB
     assert allocated_blocks(apart).sizes == [30 * MIB, 30 * MIB, 1024, 1024]
+
+
+def test_expandable_segments_grow_at_their_end_and_split_every_rest() -> None:
+    """30 MiB take two pages of 20; the 10 left and one more page hold the next 25, of which 5 are left, and hold 5."""
+    first = passing((0, 4, 30 * MIB), (1, 4, 25 * MIB), (2, 4, 5 * MIB))
+    assert reserved(first) == (30 + 26 + 20) * MIB
+    assert reserved(replace(first, expandable=True)) == 60 * MIB
+    # Where 30 were, 11 and 19 find room; without, the rest of a block of 12 stays with it, and 19 need 20 of their own.
+    again = passing((0, 1, 30 * MIB), (1, 4, 11 * MIB), (1, 4, 19 * MIB))
+    assert reserved(replace(again, expandable=True)) == 40 * MIB
+    small = passing((0, 4, 600), (1, 4, MIB), (1, 2, MIB), lasting=(5 * MIB,))
+    assert reserved(replace(small, expandable=True)) == (20 + 4) * MIB
+    apart = replace(first, expandable=True, streams=[0, 1, 1])
+    assert reserved(apart) == (40 + 40) * MIB
+
+
+def test_free_pages_of_expandable_segments_are_released() -> None:
+    pinned = replace(passing((0, 1, 50 * MIB), (1, 4, 12 * MIB), (2, 4, 60 * MIB)), expandable=True)
+    assert reserved(pinned) == 80 * MIB  # 60 for the first; 48 of these are free behind the second, and 20 more
+    assert reserved(pinned, 72 * MIB) is None
+    hole = replace(passing((0, 1, 50 * MIB), (0, 4, 10 * MIB), (2, 4, 60 * MIB)), expandable=True)
+    assert reserved(hole) == 120 * MIB
+    assert reserved(hole, 80 * MIB) == (10 + 60) * MIB  # the 50 are given back

@@ -7,6 +7,7 @@ fraction of the time of a count, so that many sizes can be tried.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
 from opcost.analysis.growth import FARTHEST, NEAREST, LargestSize, Sample, weights, within_all
 from opcost.core.graph import Lives
@@ -74,5 +75,5 @@ def _requests(samples: Mapping[int, Sample], size: int) -> Lives:
         known = {column: max(0, on.near(column)) for column in set(columns)}
         return [known[column] for column in columns]
 
-    tensors = {name: along(name, NEAREST) for name in ("lasting", "inputs", "sizes")}
+    tensors: dict[str, Any] = {name: along(name, NEAREST) for name in ("lasting", "inputs", "sizes")}
     return replace(lives[0], **tensors, workspaces=along("workspaces", 2))

@@ -38,6 +38,8 @@ class DeviceMemory(NamedTuple):
     name: str
     workspace: Callable[[Row], int]
     """The bytes that an operator takes for itself while it runs."""
+    expandable: bool = False
+    """Whether segments of its allocator grow."""
 
 
 def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = None, rows: Sequence[Row] = ()) -> Memory:
@@ -68,6 +70,7 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = Non
         deaths=[max(gone[storage], step + 1) for step, storage in made],
         sizes=[sizes[storage] for _, storage in made],
         workspaces=[on.workspace(row) if row.op.repeat else 0 for row in rows],
+        expandable=on.expandable,
     )
     streams = _streams(graph)
     if streams:

@@ -20,6 +20,10 @@ PROCESS_BYTES = 740 << 20  # the process' share after products and convolutions;
 LIBRARY_BYTES = 34 << 20  # bytes that cuBLAS takes from PyTorch's allocator as its workspace and keeps (H200, CUDA 13)
 
 
+PRODUCTS_SOURCE = "https://github.com/stas00/ml-engineering/tree/master/compute/accelerator"
+"""Maximum achievable matmul FLOPS, means of 100 products after 50; of 2025 and 2026."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One accelerator: FLOP/s by element type (of matrix units where it has them) and bytes per second of its memory."""
@@ -32,6 +36,18 @@ class Device:
     driver: str = ""  # the driver's name for it, as a regular expression; empty where it reports only one of two dies
     memory: int | None = None  # bytes as its driver reports them; None: several sizes, or two devices to a program
     halved: bool = False  # the document prints rates of matrix units with sparsity, twice those here
+    multiprocessors: int | None = None
+    clock: int | None = None  # their highest, in MHz
+    power: int | None = None  # what it may draw, in watts
+    draw: int | None = None  # what training would draw at the clocks of a calibration (`analysis/prediction/power.py`)
+    products: float | None = (
+        None  # the share of the peak that the best products of bfloat16 reach; of `PRODUCTS_SOURCE`
+    )
+
+    @property
+    def issue_rate(self) -> int | None:
+        """Clocks of all multiprocessors in a microsecond: how fast it runs what waits for neither memory nor matrix units."""
+        return None if self.multiprocessors is None or self.clock is None else self.multiprocessors * self.clock
 
     @property
     def usable(self) -> int | None:

@@ -125,6 +125,7 @@ class Lives:
     sizes: Sequence[int]
     workspaces: Sequence[int]  # bytes of each operator's workspace
     streams: Sequence[int] = ()  # of each tensor that is created; none: all in the same one
+    expandable: bool = False  # whether segments of the allocator grow
 
     def __repr__(self) -> str:
         return f"Lives({len(self.sizes):,} tensors, {len(self.workspaces):,} operators)"

@@ -5,6 +5,9 @@ steps of 2 MiB. A tensor gets the smallest free block that is large enough, and 
 side that are free become one again. A block keeps a rest of up to 1 MiB that is not worth splitting, so that more is allocated
 than tensors have. Segments are released only when the device has no more memory, and only those without a block in use: so free
 memory in pieces is lost, and a model may fail far below the limit.
+
+With expandable segments (`PYTORCH_ALLOC_CONF=expandable_segments:True`) there is one for small and one for large tensors of each
+stream, which grows by pages of 2 or 20 MiB at its end; every rest is split off, and free pages are released one by one.
 """
 
 from __future__ import annotations
@@ -48,12 +51,15 @@ class _CachedBlock:
 class Allocator:
     """The state of the allocator of a device with this capacity in bytes; None: unlimited."""
 
-    def __init__(self, capacity: int | None = None) -> None:
+    def __init__(self, capacity: int | None = None, *, expandable: bool = False) -> None:
         self.reserved = 0
         self.most_reserved = 0
         self.segments = 0  # taken from the device so far
         self._capacity = capacity
+        self._expandable = expandable
+        self._used = 0
         self._following = 0
+        self._last: dict[_Pool, _CachedBlock] = {}  # of each expandable segment
         self._free: defaultdict[_Pool, list[tuple[int, int, _CachedBlock]]] = defaultdict(list)
 
     def take(self, size: int, stream: int = 0) -> _CachedBlock:
@@ -62,20 +68,25 @@ class Allocator:
         pool = stream, size <= SMALL
         free = self._free[pool]
         place = bisect_left(free, (size, -1))
-        block = free.pop(place)[2] if place < len(free) else self._segment(size, pool)
+        new = self._expanded if self._expandable else self._segment
+        block = free.pop(place)[2] if place < len(free) else new(size, pool)
         block.free = False
         left = block.size - size
-        if left >= BLOCK if pool[1] else left > SMALL:
+        if left >= BLOCK if pool[1] or self._expandable else left > SMALL:
             after = block.after
             block.after = rest = _CachedBlock(block.address + size, left, pool, block, after, free=True)
             if after is not None:
                 after.before = rest
+            elif self._expandable:
+                self._last[pool] = rest
             block.size = size
             insort(free, (left, rest.address, rest))
+        self._used += block.size
         return block
 
     def give(self, block: _CachedBlock) -> None:
         """Free a block, and join it with free neighbours."""
+        self._used -= block.size
         free = self._free[block.pool]
         before, after = block.before, block.after
         if after is not None and after.free:
@@ -84,12 +95,16 @@ class Allocator:
             block.after = after = after.after
             if after is not None:
                 after.before = block
+            elif self._expandable:
+                self._last[block.pool] = block
         if before is not None and before.free:
             del free[bisect_left(free, (before.size, before.address))]
             before.size += block.size
             before.after = after
             if after is not None:
                 after.before = before
+            elif self._expandable:
+                self._last[block.pool] = before
             block = before
         block.free = True
         insort(free, (block.size, block.address, block))
@@ -110,6 +125,29 @@ class Allocator:
         self._following += segment
         return block
 
+    def _expanded(self, size: int, pool: _Pool) -> _CachedBlock:
+        """The free end of the segment of a pool with as many pages more as are missing."""
+        last, page = self._last.get(pool), SMALL_SEGMENT if pool[1] else LARGE_SEGMENT
+        there = last.size if last is not None and last.free else 0
+        more = -(-(size - there) // page) * page
+        if self._capacity is not None and self.reserved + more > self._capacity:
+            self.reserved = -(-self._used // SMALL_SEGMENT) * SMALL_SEGMENT + there
+            if self.reserved + more > self._capacity:
+                raise OutOfMemory
+        self.reserved += more
+        self.segments += 1
+        self.most_reserved = max(self.most_reserved, self.reserved)
+        if last is not None and there:
+            free = self._free[pool]
+            del free[bisect_left(free, (last.size, last.address))]
+            last.size += more
+            return last
+        address = 0 if last is None else last.address + last.size
+        block = self._last[pool] = _CachedBlock(address, more, pool, before=last)
+        if last is not None:
+            last.after = block
+        return block
+
 
 def _is_segment(block: _CachedBlock) -> bool:
     return block.before is None and block.after is None
@@ -127,7 +165,7 @@ class AllocatedBlocks(NamedTuple):
 
 def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBlocks:
     """The blocks of tensors in a pass or step once memory no longer changes."""
-    allocator = Allocator(capacity)
+    allocator = Allocator(capacity, expandable=lives.expandable)
     take, give = allocator.take, allocator.give
     lasting = [block.size for block in map(take, lives.lasting)]
     given: list[int] = []

@@ -48,8 +48,8 @@ class Network:
 
 
 def _row(sent: Sent, device: str) -> ProfileRow:
-    """The row of a collective, whose time is that in which operators wait for it."""
-    op, waited = sent.row.op, round(sent.exposed_ns)
+    """The row of a collective, whose time is that by which it makes operators later: they wait for it, or are slowed."""
+    op, waited = sent.row.op, round(sent.exposed_ns + sent.slowing_ns)
     return ProfileRow(
         id=op.id, name=op.module or op.raw, type=op.raw, kind=op.kind, module=op.module, phase=op.phase,
         device=device, device_ns=waited, device_total_ns=waited, ins=sent.row.ins, outs=sent.row.outs,

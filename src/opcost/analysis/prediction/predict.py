@@ -1,6 +1,6 @@
 """A report and the speeds of a device, put together: a profile of what was never run, with a band around its sum."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from opcost.analysis.prediction.fusion import compiled
 from opcost.analysis.prediction.host import TRAINING, Host, hosted, started_ns
 from opcost.analysis.prediction.lengths import StepRange
 from opcost.analysis.prediction.network import Network
-from opcost.analysis.prediction.overlap import Timeline, timeline
+from opcost.analysis.prediction.overlap import BESIDE, Timeline, timeline
 from opcost.analysis.prediction.speeds import GUESS, OperatorTime, Speeds
 from opcost.analysis.prediction.work import Work, work_of
 from opcost.core.devices import HOST
@@ -58,12 +58,12 @@ class Predicted(NamedTuple):
 
 def predict_report(
     report: Report, speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution = "graph",
-    host: Host | None = None, network: Network | None = None, compile_only: Sequence[str] = (),
+    host: Host | None = None, network: Network | None = None, compile_only: Sequence[str] = (), longer: float = 1.0,
 ) -> Predicted:  # fmt: skip
     """What the operators of a report would take, one after another; of a `host`, run eagerly by it.
 
     With a `network`, collectives run beside them, and each takes as long as operators wait for it. `compile_only` are patterns
-    of modules: others are not compiled.
+    of modules: others are not compiled. Operators take some times `longer` in a long run.
     """
     running: Sequence[Row] = report.rows
     if execution == "compiled":
@@ -77,11 +77,11 @@ def predict_report(
     for row, found in _timed(given, speeds):
         op, times = row.op, row.op.repeat
         later = 0 if on_host or op.phase == "update" else _later(op.kind, execution)
-        taken = round((found.device_ns + later) * times)
+        taken = round((found.device_ns + later) * times * longer)
         variance += (found.spread * found.device_ns) ** 2 * times if found.known else 0.0
         bounds[found.bound] += taken
         ideal += found.ideal_ns * times
-        gaps += (GAP_NS + later) * found.kernels * times
+        gaps += (GAP_NS + later) * found.kernels * times * longer
         if not found.known:
             guessed.setdefault(op.raw, []).append(taken)
         rows.append(
@@ -103,7 +103,7 @@ def predict_report(
     if network is not None:
         alone = {row.id: float(row.device_ns or 0) for row in rows}
         launched = {number: reached for number, (_, reached) in started.items()}
-        in_time = timeline(running, report.input_values, alone, network.taken_ns, launched)
+        in_time = timeline(running, report.input_values, alone, network.taken_ns, launched, BESIDE)
         rows = network.beside(rows, in_time, meta["device"])
         latency, waited = round(in_time.end_ns), round(in_time.host_ns)
         for bound in (*bounds, "network"):
@@ -231,7 +231,7 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, OperatorT
         moved = sum(nbytes for _, nbytes in found)
         itemsize = max((spec.nbytes // max(1, spec.numel) for spec in outs), default=4)
         sizes = [spec.numel for spec in outs]
-        taken = multi_tensor_ns(raw, sizes, lists, moved, itemsize, speeds.device.bandwidth)
+        taken = multi_tensor_ns(raw, sizes, lists, moved, itemsize, speeds.reached)
         kernels = sum(1 for _ in multi_tensor_launches(sizes, lists)) / len(found)
         for row, nbytes in found:
             share = nbytes / moved if moved else 1 / len(found)
@@ -275,15 +275,17 @@ START_NS = 2_500
 BLOCK_NS = {"plain": 15_000, "expensive": 26_000}
 """What a block takes for a whole chunk; fitted to Adam of half of the measured models, and checked with the others."""
 REACHED = {("plain", 2): 0.6, ("plain", 4): 0.8, ("expensive", 2): 0.4, ("expensive", 4): 0.7}
-"""The share of the bandwidth that is reached, by the bytes of an element."""
+"""The share of the bandwidth of an H200 that is reached, by the bytes of an element."""
 EXPENSIVE = frozenset({"sqrt", "div", "addcdiv", "pow", "exp", "reciprocal", "rsqrt"})  # roots and quotients
 
 
-def multi_tensor_ns(raw: str, sizes: Sequence[int], lists: int, moved: int, itemsize: int, bandwidth: float) -> float:
+def multi_tensor_ns(
+    raw: str, sizes: Sequence[int], lists: int, moved: int, itemsize: int, reached: Callable[[float], float]
+) -> float:
     """The time of all kernels of an operator over tensors of these sizes, which moves this many bytes."""
     name = raw.rpartition("::")[2].removeprefix("_foreach_").rstrip("_")
     cost = "expensive" if name in EXPENSIVE else "plain"
-    rate = bandwidth * REACHED[cost, 2 if itemsize <= 2 else 4]
+    rate = reached(REACHED[cost, 2 if itemsize <= 2 else 4])
     each = moved / max(1, sum(sizes))
     return sum(
         max(START_NS + BLOCK_NS[cost] * largest / CHUNK, elements * each / rate * 1e9)

@@ -31,6 +31,9 @@ FARTHER = 0.08
 5 % where something within a quarter of a doubling was timed, 14 % at one, 19 % at two, and 60 % beyond three and a half."""
 
 
+REACHED = 0.92
+"""The share of its bandwidth that memory gives at most: simple kernels reach it on a calibrated H200, and 2.2 TB/s of the 2.4 of
+HBM2e (torchao, testing/training/roofline_utils.py)."""
 SHORT_NS = 2_000  # at the peaks of a device: an operator of so little takes about as long as its start
 USUAL_START_NS = 5_000  # of operators of which only large ones were timed
 USUAL_SHARE = 0.3  # of a peak, where only small ones were
@@ -50,10 +53,10 @@ class OperatorTime(NamedTuple):
 _AS_FAST_AS = {"float16": "bfloat16"}  # types that are as large as another and run on the same units
 
 
-def _base_ns(law: Law, work: Work, device: Device, peak: float) -> tuple[float, str]:
+def _base_ns(law: Law, work: Work, peak: float, bandwidth: float) -> tuple[float, str]:
     """The time by the law alone, and what bounds it."""
     compute = work.flops / (law.compute * peak) * 1e9 if work.flops else 0.0
-    memory = work.nbytes * work.idle / (law.memory * device.bandwidth) * 1e9
+    memory = work.nbytes * work.idle / (law.memory * bandwidth) * 1e9
     longer = max(compute, memory)
     bound = "launch" if longer < law.start_ns else "compute" if compute > memory else "memory"
     return law.start_ns + longer, bound
@@ -145,6 +148,25 @@ class Speeds:
         slowest = min(device.flops.values(), default=TERA)
         return float(device.peak_flops(work.dtype, tf32=tf32) or device.peak_flops("float32") or slowest)
 
+    def _base(self, law: Law, work: Work, device: Device, ratio: float) -> tuple[float, str]:
+        """The time of an operator on a device by the law of the calibrated one, which it misses by a ratio."""
+        peak = self._peak(work, device)
+        if device.products and self._home.products:
+            peak *= device.products / self._home.products
+        return _base_ns(law, work, peak, self.reached(law.memory / ratio, device) * ratio / law.memory)
+
+    def reached(self, share: float, device: Device | None = None) -> float:
+        """Bytes per second of what reaches a share of the bandwidth on the calibrated device.
+
+        What reaches all that memory gives there does so everywhere. Other operators wait for their instructions, and run as
+        fast as multiprocessors issue these.
+        """
+        home, device = self._home, device or self.device
+        if device is home or home.issue_rate is None or device.issue_rate is None:
+            return share * device.bandwidth
+        issued = share * home.bandwidth * device.issue_rate / home.issue_rate
+        return min(max(share, REACHED) * device.bandwidth, issued)
+
     def fit(self, rows: list[tuple[Work, int]]) -> Law:
         """The law of one family from its timed operators."""
         home = self._home
@@ -155,7 +177,7 @@ class Speeds:
         compute = _share([(ideal, ns) for ideal, _, ns in ideals], start, 0.95)
         memory = _share([(ideal, ns) for _, ideal, ns in ideals], start, 0.9)
         bare = Law(start, compute, memory, 0.0, Neighbours())
-        near = tuple(Near(work.place, ns / _base_ns(bare, work, home, peak)[0]) for work, ns in rows)
+        near = tuple(Near(work.place, ns / _base_ns(bare, work, peak, home.bandwidth)[0]) for work, ns in rows)
         # Of those that are equally far the quickest counts.
         return bare._replace(spread=_spread(near), near=Neighbours(sorted(near, key=attrgetter("ratio"))))
 
@@ -176,8 +198,8 @@ class Speeds:
         known = ((family, self.laws.get((family, dtype))) for family in families(work) for dtype in types)
         family, law = next((found for found in known if found[1] is not None), ("", None))
         if law is not None:
-            base, bound = _base_ns(law, work, device, peak)
             ratio, distance = _ratio(law, place_in(work, family))
+            base, bound = self._base(law, work, device, ratio)
             spread = law.spread + FARTHER * distance if distance <= FAR else GUESS
             return OperatorTime(base * ratio, spread, bound, ideal, known=distance <= FAR)
         # The nearest family: in the same type, the one with the most words in common; else what only moves memory
@@ -189,7 +211,7 @@ class Speeds:
             if common and score > most:
                 alike, most = each, score
         alike = alike or self.laws.get(("elementwise", work.dtype)) or self.laws.get(("elementwise", "float32"))
-        base, bound = (ideal, "memory") if alike is None else _base_ns(alike, work, device, peak)
+        base, bound = (ideal, "memory") if alike is None else self._base(alike, work, device, 1.0)
         return OperatorTime(base, GUESS, bound, ideal, known=False)
 
 

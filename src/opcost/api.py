@@ -91,11 +91,9 @@ def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report
     rules, convention = default_rules().with_rules(given.rules), Convention(causal=given.causal)
     if given.expandable_segments and given.device is None:
         raise InputError("expandable segments are those of a device's allocator", hint="device='h100'")
-    on = (
-        None
-        if given.device is None
-        else _on_device(find_device(given.device).name, expandable=given.expandable_segments)
-    )
+    on = None
+    if given.device is not None:
+        on = on_device(find_device(given.device).name, expandable=given.expandable_segments)
     graphs: list[Graph | None] = [None]
 
     def costed(graph: Graph) -> Report:
@@ -144,7 +142,7 @@ def check_saved(source: Source | None, options: Mapping[str, Any]) -> None:
 
 
 @cache
-def _on_device(name: str, *, expandable: bool) -> DeviceMemory:
+def on_device(name: str, *, expandable: bool = False) -> DeviceMemory:
     """The allocator and workspaces of a device; the latter are those of an H200."""
     from opcost.analysis.memory import DeviceMemory
     from opcost.analysis.prediction.workspaces import Workspaces

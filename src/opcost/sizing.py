@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from opcost.api import count, made_once, resolve_source
+from opcost.api import count, made_once, on_device, resolve_source
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Memory
 from opcost.core.limits import QUANTITIES, amounts_of
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.changes import Change
-    from opcost.analysis.growth import Sample
+    from opcost.analysis.growth import LargestSize, Sample
+    from opcost.core.report import Row
 
 USUAL_COUNTS = 5  # counts of a usual search, for progress: three for a limit, a dozen for an allocator
 FEW = 2  # a model that does not run at size 1 may run at 2: batch statistics need two
@@ -48,8 +49,7 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit | Re
     With a size that is given (`batch=64`, or `tokens=4096` with `vary="tokens"`) the result is a `Recomputation`: the modules
     of a training step to recompute so that it fits, with its memory and work before and after.
     """
-    from opcost.analysis.capacity import estimated_largest
-    from opcost.analysis.growth import FARTHEST, largest
+    from opcost.analysis.growth import FARTHEST
 
     given = filled(Fitting, options)
     vary, memory = given.vary, given.memory
@@ -68,7 +68,7 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit | Re
         if not counts.fits(lowest):
             hint = _way_out(counts, lowest) if given.advise else ""
             raise BudgetExceeded(counts.too_large(lowest, device_name, memory), hint=hint)
-        answer = largest(counts.sample, limit, counts.samples, lowest, estimated_largest)
+        answer = counts.largest(lowest)
         if answer is None:
             beyond = counts.found[FARTHEST].peak_bytes
             constant = beyond == first.peak_bytes
@@ -121,16 +121,13 @@ def _made_to_fit(counts: _Counts, size: int, device_name: str, options: Mapping[
 
 def _largest_with(before: _Counts, checkpoint: tuple[str, ...]) -> str:
     """The largest size that fits with these modules recomputed, in words; empty if none does."""
-    from opcost.analysis.capacity import estimated_largest
-    from opcost.analysis.growth import largest
-
     counts = _Counts(
         before.model, {**before.counting, "checkpoint": checkpoint}, before.vary, before.limit, before.done
     )
     lowest = counts.lowest()
     if not counts.fits(lowest):
         return ""
-    answer = largest(counts.sample, counts.limit, counts.samples, lowest, estimated_largest, both=False)
+    answer = counts.largest(lowest, both=False)
     return "" if answer is None else f"{counts.vary} {answer.largest:,} fits with these recomputed"
 
 
@@ -198,6 +195,7 @@ class _Counts:
 
     def add(self, size: int, report: Report) -> Sample:
         """What was counted at a size."""
+        from opcost.analysis.changes import first_of_update
         from opcost.analysis.growth import Sample
         from opcost.devices.allocator import fits
 
@@ -209,8 +207,27 @@ class _Counts:
         if fits(memory, self.limit):  # its allocator may reserve more than it needs
             needed = min(needed, self.limit)
         fixed = sum(memory.parts.get(part, 0) for part in ("weights", "gradients", "optimizer"))
-        self.samples[size] = Sample(needed, memory.curve, memory.lives, fixed)
+        rows = report.rows if memory.lives is not None else ()
+        self.samples[size] = Sample(needed, memory.curve, memory.lives, fixed, rows, first_of_update(report))
         return self.samples[size]
+
+    @property
+    def workspace(self) -> Callable[[Row], int] | None:
+        """What an operator takes for itself on the device, if one is named."""
+        name = self.counting.get("device")
+        return None if name is None else on_device(find_device(name).name).workspace
+
+    def estimate(self, samples: Mapping[int, Sample], limit: int, low: int, high: int | None) -> LargestSize | None:
+        """The largest size that fits, by the sizes that were counted."""
+        from opcost.analysis.capacity import estimated_largest
+
+        return estimated_largest(samples, limit, low, high, self.workspace)
+
+    def largest(self, lowest: int, *, both: bool = True) -> LargestSize | None:
+        """The largest size that fits, found by counts, from one that was counted and does."""
+        from opcost.analysis.growth import largest
+
+        return largest(self.sample, self.limit, self.samples, lowest, self.estimate, both=both)
 
     def fits(self, size: int) -> bool:
         """Whether a size that was tried is within the limit."""
@@ -304,16 +321,24 @@ def _notes(counts: _Counts, lowest: int, following: int) -> Iterator[str]:
 
 
 def _advice(before: _Counts, size: int) -> tuple[Advice, ...]:
-    """The largest size with each other option that helps, the largest first."""
-    from opcost.analysis.capacity import estimated_largest
-    from opcost.analysis.growth import largest
+    """The largest size with each other option that helps, the largest first.
 
+    Where memory is known to follow lines, a size between two counted ones follows from these.
+    """
+    from opcost.analysis.capacity import follows_lines, reached, sample_between
+
+    lines = follows_lines(before.samples)
     found = []
     for option, value, counts in before.under_others(size):
-        counts.sample(counts.samples[size].reaches(size, before.limit))
-        answer = largest(counts.sample, before.limit, counts.samples, size, estimated_largest, both=False)
+        beyond = reached(counts.samples[size], size, before.limit)
+        counts.sample(beyond)
+        answer = counts.estimate(counts.samples, before.limit, size, None) if lines else None
+        if answer is None or answer.largest >= beyond or counts.fits(beyond):
+            answer = counts.largest(size, both=False)
         if answer is not None and answer.largest > size:
-            found.append(Advice(option, value, answer.largest, counts.found[answer.largest].peak_bytes))
+            at = counts.samples.get(answer.largest) or sample_between(counts.samples, answer.largest, counts.workspace)
+            assert at is not None
+            found.append(Advice(option, value, answer.largest, max(at.curve)))
     return tuple(sorted(found, key=lambda advice: -advice.largest))
 
 

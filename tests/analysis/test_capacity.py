@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from opcost.analysis.capacity import estimated_largest
+from opcost.analysis.capacity import estimated_largest, follows_lines, reached, sample_between
 from opcost.analysis.growth import Sample, largest
-from opcost.core.graph import Lives
+from opcost.core.graph import Lives, Op, TensorSpec
+from opcost.core.report import Row
 from opcost.devices.allocator import reserved
 
 MIB = 1 << 20
@@ -74,3 +77,83 @@ def test_without_a_device_the_polynomials_are_the_estimate() -> None:
 def test_sizes_at_which_other_operators_run_say_nothing() -> None:
     other = Sample(9, [9, 9, 9])
     assert estimated_largest({1: other, 2: Sample(107, [107])}, 1000, 2, None) is None
+
+
+# -- a size between two counted ones
+
+
+def in_steps(row: Row) -> int:
+    """A workspace of one MiB for each 100 elements."""
+    return MIB * (row.outs[0].numel // 100)
+
+
+def line_at(size: int) -> Sample:
+    """Weights, inputs, two results and a workspace of `in_steps`, all of whole blocks and in segments of their own."""
+    rows = [
+        Row(Op(at, "conv", "conv", (), (at,), {}), (), (TensorSpec((size * wide,)),), None, "")
+        for at, wide in ((0, 0), (1, 1))
+    ]
+    lives = Lives(
+        lasting=[0, 20 * MIB], inputs=[2 * MIB * size], births=[0, 1], deaths=[2, 2], sizes=[4 * MIB * size, 6 * MIB * size],
+        workspaces=[in_steps(row) for row in rows],
+    )  # fmt: skip
+    # Each is a segment of its own from 10 MiB on: weights, input, the first result, then the second and the workspace
+    curve = [(20 + 6 * size) * MIB, (20 + 12 * size) * MIB + lives.workspaces[1]]
+    return Sample(max(curve), curve, lives, fixed_bytes=20 * MIB, rows=rows)
+
+
+@pytest.mark.parametrize("size", [250, 299, 301, 777])
+def test_a_size_between_is_what_would_be_counted(size: int) -> None:
+    found = sample_between({120: line_at(120), 930: line_at(930)}, size, in_steps)
+    there = line_at(size)
+    assert found is not None
+    assert found.lives == there.lives
+    assert list(found.curve) == there.curve
+    assert found.peak_bytes == there.peak_bytes
+
+
+def test_without_shapes_on_a_line_workspaces_are_between_those_counted() -> None:
+    other = line_at(300)
+    odd = [row._replace(outs=(TensorSpec((7,), "int8"),)) for row in other.rows]
+    found = sample_between({100: line_at(100), 300: other._replace(rows=odd)}, 200, in_steps)
+    assert found is not None
+    assert found.lives is not None
+    assert found.lives.workspaces == [0, 2 * MIB]  # the mean of one and three
+
+
+def test_without_a_device_each_operator_is_between() -> None:
+    samples = {2: Sample(20, [20, 8], fixed_bytes=3), 6: Sample(60, [60, 10], fixed_bytes=3)}
+    assert sample_between(samples, 3) == Sample(30, [30, 8], None, 3)  # half of a byte is none
+    assert sample_between({2: samples[2]}, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("powers", "follows"),
+    [((5,), True), ((5, 7), True), ((0, 7), True), ((5, 7, 1), False), ((0, 0, 1), False), ((-3, 7), False)],
+)
+@pytest.mark.parametrize("sizes", [(8, 9), (1, 2, 9), (2, 800, 801)])
+def test_squares_follow_no_line(powers: tuple[int, ...], follows: bool, sizes: tuple[int, ...]) -> None:
+    def tensor(size: int) -> int:
+        return sum(factor * size**power for power, factor in enumerate(powers))
+
+    samples = {size: Sample(0, [100, tensor(size)]) for size in sizes}
+    assert follows_lines(samples) is follows
+    of_device = {
+        size: Sample(0, [0, 0], replace(lives_at(1), sizes=[tensor(size), 1, 1], workspaces=[0, size**3, 0]))
+        for size in sizes
+    }
+    assert follows_lines(of_device) is follows  # whatever workspaces do
+    assert not follows_lines({1: samples[sizes[0]]})
+    assert not follows_lines({})
+
+
+def test_the_size_that_is_reached_grows_by_what_is_freed_before_the_update() -> None:
+    # During operator 1 there are 20 of weights, 5 of a gradient that the update reads, and 4 + 6 that grow; 2 in the update
+    lives = Lives([20], [6], [0, 1, 2], [2, 9, 3], [4, 5, 2], [0, 0, 0])
+    sample = Sample(33, [30, 35, 33], lives, fixed_bytes=25, update=2)
+    assert reached(sample, 10, 25 + 10 * 8) == 80
+    assert reached(sample, 10, 36) == 11  # less than what there is: the next size
+    # At inference all but the weights grows: 15 of 35 during operator 1
+    assert reached(sample._replace(update=None), 10, 20 + 15 * 8) == 80
+    # Without a device the peak and its fixed bytes say it: 35 - 25
+    assert reached(sample._replace(lives=None), 10, 25 + 10 * 8) == 80

@@ -15,9 +15,13 @@ from sampling import chosen
 from torch import nn
 
 import opcost
+from opcost.analysis.capacity import sample_between
 from opcost.analysis.changes import changes
+from opcost.analysis.growth import Sample
+from opcost.api import on_device
 from opcost.core.devices import DEVICES, UNUSABLE_BYTES
 from opcost.core.option import filled
+from opcost.devices.allocator import fits
 from opcost.errors import BudgetExceeded, ForwardError, InputError, UnknownName
 from opcost.frontends.torch.recording import recorder
 from opcost.frontends.torch.tree import tensors_in
@@ -135,6 +139,63 @@ def test_without_advice_nothing_else_is_counted(linear: nn.Linear, monkeypatch: 
     monkeypatch.setattr("opcost.sizing.count", count)
     opcost.fit(linear, shapes=(3, INS), memory="1MiB", advise=False)
     assert len(counted) == 4
+
+
+def images() -> nn.Sequential:
+    """Convolutions of which cuDNN converts the tensors, and a batch norm."""
+    layers = (
+        nn.Conv2d(3, 64, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, stride=2),
+        nn.Flatten(),
+    )
+    return nn.Sequential(*layers, nn.Linear(64 * 18 * 18, 10)).to("meta")
+
+
+def test_what_is_between_two_sizes_is_what_a_count_finds_there() -> None:
+    def sample(batch: int) -> Sample:
+        memory = (report := opcost.count(images(), shapes=(batch, 3, 40, 40), device="h200", optimizer="adam")).memory
+        assert memory is not None
+        return Sample(memory.peak_bytes, memory.curve, memory.lives, rows=report.rows)
+
+    ends, counted = {40: sample(40), 700: sample(700)}, sample(123)
+    found = sample_between(ends, 123, on_device("h200").workspace)
+    assert found is not None
+    assert found.lives == counted.lives
+    assert list(found.curve) == list(counted.curve)
+    assert found.peak_bytes == counted.peak_bytes
+    by_line = sample_between(ends, 123)  # of a convolution another kernel runs at one of the ends
+    assert by_line is not None
+    assert by_line.lives != counted.lives
+
+
+def test_advice_takes_two_counts_where_memory_follows_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+
+    @wraps(opcost.count)
+    def count(*args: Any, **options: Any) -> Any:
+        counted.append(options.get("precision", "none"))
+        return usual(*args, **options)
+
+    usual = opcost.count
+    monkeypatch.setattr("opcost.sizing.count", count)
+    options: dict[str, Any] = {"device": "h200", "backward": True}
+    found = opcost.fit(images(), shapes=(1, 3, 40, 40), memory="2GiB", **options)
+    for advice in found.advice:
+        assert counted.count(advice.value) == 2
+        largest = usual(images(), shapes=(advice.largest, 3, 40, 40), **{advice.option: advice.value}, **options)
+        assert largest.known_memory().peak_bytes == advice.peak_bytes
+        assert fits(largest.known_memory(), 2 << 30)
+    assert {advice.value for advice in found.advice} == {"bf16-mixed", "bfloat16"}
+
+
+@pytest.mark.parametrize(("batch", "tried"), [(1, True), (1 << 20, False)])
+def test_an_optimizer_that_takes_little_is_left(batch: int, tried: bool) -> None:
+    # Adam has 32 MiB for the weight of 16; of the larger batch input, output and its gradient take 8 GiB each.
+    report = opcost.count(nn.Linear(2048, 2048, device="meta"), shapes=(batch, 2048), optimizer="adam")
+    found = [each for each in changes(filled(Counting, {"optimizer": "adam"}), report) if each.value == "sgd"]
+    assert [each.saves_memory for each in found] == [tried]
 
 
 @pytest.mark.parametrize(("batch", "tried"), [(1, True), (1 << 20, False)])

@@ -8,6 +8,7 @@ from opcost.core.devices import device as find_device
 from opcost.core.report import ModuleCost, Report
 
 IMAGES = "NCHW"
+WORTH = 0.005  # a smaller share of the memory lets nothing more in
 
 
 class Change(NamedTuple):
@@ -51,7 +52,7 @@ def changes(given: Any, report: Report, *, lower: str = "bfloat16") -> Iterator[
         name = given.optimizer.lower()
         for other in ("adafactor", "sgd"):
             if other != name:
-                yield Change("optimizer", other, saves_memory=True, alters_results=True)
+                yield Change("optimizer", other, saves_memory=_saved_by_none(report) > WORTH, alters_results=True)
         if name in FUSED:
             yield Change(
                 "optimizer", f"{name}_fused", saves_memory=given.device is not None and _peaks_in_update(report)
@@ -62,7 +63,8 @@ def changes(given: Any, report: Report, *, lower: str = "bfloat16") -> Iterator[
             names.append("fp8")
         yield from (Change("quantize", name, saves_memory=True, alters_results=True) for name in names)
     if given.zero_grad == "zero":
-        yield Change("zero_grad", "none", saves_memory=True)
+        gradients = report.known_memory().parts.get("gradients", 0)
+        yield Change("zero_grad", "none", saves_memory=gradients > WORTH * report.known_memory().peak_bytes)
     if not given.channels_last and any(_convolves_rows(row) for row in report.rows):
         yield Change("channels_last", value=True)
     if given.decode is not None and given.cache is not None and given.static is None:
@@ -86,6 +88,20 @@ def _peaks_in_update(report: Report) -> bool:
     """Whether most memory is taken while the optimizer runs, whose temporary tensors a fused one does without."""
     at = report.known_memory().at
     return at < len(report.rows) and report.rows[at].op.phase == "update"
+
+
+def _saved_by_none(report: Report) -> float:
+    """The share of the peak that an optimizer could save at most: that without its state, before the update."""
+    memory = report.known_memory()
+    without = max(memory.curve[: first_of_update(report)], default=0) - memory.parts.get("optimizer", 0)
+    return 1 - without / max(1, memory.peak_bytes)
+
+
+def first_of_update(report: Report) -> int | None:
+    """The place of an optimizer's first operator among the rows."""
+    if "update" not in report.phases:
+        return None
+    return next(at for at, row in enumerate(report.rows) if row.op.phase == "update")
 
 
 def _is_linear(report: Report) -> bool:

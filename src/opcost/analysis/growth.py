@@ -11,6 +11,7 @@ from math import isqrt, lcm, prod
 from typing import NamedTuple
 
 from opcost.core.graph import Lives
+from opcost.core.report import Row
 
 NEAREST = 3  # counted sizes that a polynomial goes through: no tensor has more than the square of one size
 FARTHEST = 2**31  # no larger size is tried
@@ -52,6 +53,8 @@ class Sample(NamedTuple):
     """Bytes live during each operator; its highest is the peak, or less than that by what an allocator loses."""
     lives: Lives | None = None  # the requests to the allocator of a device
     fixed_bytes: int = 0  # what is the same at every size: weights, gradients, an optimizer's state
+    rows: Sequence[Row] = ()  # the operators, of which a device knows the workspaces
+    update: int | None = None  # the place of an optimizer's first operator
 
     def reaches(self, size: int, limit: int) -> int:
         """About the largest size within the limit, if all but the fixed bytes grows with it, as from none at this size."""

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
+from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from opcost.core.graph import Lives, Memory
@@ -61,6 +63,19 @@ class Allocator:
         self._following = 0
         self._last: dict[_Pool, _CachedBlock] = {}  # of each expandable segment
         self._free: defaultdict[_Pool, list[tuple[int, int, _CachedBlock]]] = defaultdict(list)
+
+    def limit(self, capacity: int | None) -> None:
+        """Continue a copy, in which nothing is freed that was allocated so far, on a device of this capacity."""
+        if capacity is not None and self.reserved > capacity:
+            raise OutOfMemory
+        self._capacity = capacity
+        kept, self._free, self._last = self._free.items(), defaultdict(list), dict(self._last)
+        for pool, free in kept:
+            for size, at, block in free:
+                twin = _CachedBlock(at, size, pool, block.before, free=True)
+                self._free[pool].append((size, at, twin))
+                if self._last.get(pool) is block:
+                    self._last[pool] = twin
 
     def take(self, size: int, stream: int = 0) -> _CachedBlock:
         """A block for a tensor of this size."""
@@ -153,6 +168,13 @@ def _is_segment(block: _CachedBlock) -> bool:
     return block.before is None and block.after is None
 
 
+@lru_cache(maxsize=8)
+def _held(lasting: tuple[int, ...], *, expandable: bool) -> tuple[list[int], Allocator]:
+    """The blocks of tensors that are never freed, and the allocator with these."""
+    allocator = Allocator(expandable=expandable)
+    return [allocator.take(size).size for size in lasting], allocator
+
+
 class AllocatedBlocks(NamedTuple):
     """The bytes of each block for the requests of `Lives`, and the bytes reserved of the device."""
 
@@ -165,13 +187,16 @@ class AllocatedBlocks(NamedTuple):
 
 def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBlocks:
     """The blocks of tensors in a pass or step once memory no longer changes."""
-    allocator = Allocator(capacity, expandable=lives.expandable)
+    lasting, begun = _held(tuple(lives.lasting), expandable=lives.expandable)
+    allocator = copy(begun)
+    allocator.limit(capacity)
     take, give = allocator.take, allocator.give
-    lasting = [block.size for block in map(take, lives.lasting)]
     given: list[int] = []
     wanted, made = lives.sizes, len(lives.sizes)
     sizes, workspaces = [0] * made, [0] * len(lives.workspaces)
-    order, streams = _order(lives), lives.streams or [0] * made
+    used = tuple([step for step, size in enumerate(lives.workspaces) if size])
+    order = _order(tuple(lives.births), tuple(lives.deaths), used, len(workspaces))
+    streams = lives.streams or [0] * made
     for _ in range(PASSES):
         before = allocator.segments
         inputs = [take(size) for size in lives.inputs]
@@ -192,19 +217,19 @@ def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBloc
             give(left)
         if allocator.segments == before:  # all that is free is joined again as it was, so the next pass does the same
             break
-    return AllocatedBlocks(lasting, given, sizes, workspaces, allocator.most_reserved)
+    return AllocatedBlocks([*lasting], given, sizes, workspaces, allocator.most_reserved)
 
 
-def _order(lives: Lives) -> list[int]:
-    """What happens, one after the other: tensor i of n is made (i) and freed (i - n), operator j has its workspace (n + j).
+@lru_cache(maxsize=8)
+def _order(births: tuple[int, ...], deaths: tuple[int, ...], used: tuple[int, ...], steps: int) -> list[int]:
+    """What happens, one after the other: tensor i of n is made (i) and freed (i - n), operator j uses a workspace (n + j).
 
     What is gone before an operator is freed first, then it makes its results, then it has its workspace.
     """
-    made, steps = len(lives.sizes), len(lives.workspaces)
-    whole = made + steps
-    events = [3 * step * whole + at for at, step in enumerate(lives.deaths) if step < steps]
-    events += [(3 * step + 1) * whole + at for at, step in enumerate(lives.births)]
-    events += [(3 * step + 2) * whole + made + step for step, size in enumerate(lives.workspaces) if size]
+    made, whole = len(births), len(births) + steps
+    events = [3 * step * whole + at for at, step in enumerate(deaths) if step < steps]
+    events += [(3 * step + 1) * whole + at for at, step in enumerate(births)]
+    events += [(3 * step + 2) * whole + made + step for step in used]
     events.sort()
     return [at - made if kind % 3 == 0 else at for kind, at in (divmod(event, whole) for event in events)]
 
@@ -227,13 +252,15 @@ def fits(memory: Memory, limit: int) -> bool:
 def needed_bytes(memory: Memory, limit: int) -> int:
     """What is compared with the limit: the peak, or of a device nearly the least memory with which its allocator gets by."""
     peak = memory.peak_bytes
-    return peak if memory.lives is None else max(peak, least_capacity(memory.lives, limit, peak))
+    return peak if memory.lives is None else max(peak, least_capacity(memory.lives, limit, peak, memory.reserved_bytes))
 
 
-def least_capacity(lives: Lives, limit: int, peak: int) -> int:
-    """Nearly the least device memory with which it runs; whether that is below the limit is exact."""
-    most = reserved(lives)
-    assert most is not None
+def least_capacity(lives: Lives, limit: int, peak: int, most: int | None = None) -> int:
+    """Nearly the least device memory with which it runs; whether that is below the limit is exact.
+
+    `most` is what it reserves of an unlimited device, if that is known.
+    """
+    most = most or allocated_blocks(lives).reserved
     if most <= limit:
         return most
     low, high = (peak, limit) if reserved(lives, limit) is not None else (limit, most)

@@ -38,8 +38,8 @@ class StepRange(NamedTuple):
         ends = (self.first, self.last) if self.first < self.last else (self.first, self.first + 1)
         on, low, high = weights(ends, tokens), self.low.rows, self.high.rows
         try:
-            return [_row(a, b, on) for a, b in zip(low, high, strict=True)] if len(low) == len(high) else None
-        except _NoLine:
+            return [row_between(a, b, on) for a, b in zip(low, high, strict=True)] if len(low) == len(high) else None
+        except NoLine:
             return None
 
     def at(self, tokens: int) -> Report:
@@ -104,12 +104,13 @@ def _split(report: Counted, first: int, last: int) -> Iterator[StepRange]:
         yield from _split(report, middle + 1, last)
 
 
-def _row(a: Row, b: Row, on: SizeShares) -> Row:
+def row_between(a: Row, b: Row, on: SizeShares) -> Row:
+    """The row of an operator at another size, on the line between two; raises `NoLine` where there is none."""
     x, y = a.op, b.op
     if a.ins == b.ins and a.outs == b.outs and x.raw == y.raw and a.cost == b.cost and x.attrs == y.attrs:
         return a
     if (x.raw, x.kind, x.module, x.repeat, x.attrs.keys()) != (y.raw, y.kind, y.module, y.repeat, y.attrs.keys()):
-        raise _NoLine
+        raise NoLine
     attrs = {name: _number(value, y.attrs.get(name), on) for name, value in x.attrs.items()}
     cost = None
     if a.cost is not None and b.cost is not None:
@@ -122,19 +123,19 @@ def _row(a: Row, b: Row, on: SizeShares) -> Row:
 
 def _specs(low: Sequence[TensorSpec], high: Sequence[TensorSpec], on: SizeShares) -> tuple[TensorSpec, ...]:
     if len(low) != len(high):
-        raise _NoLine
+        raise NoLine
     found = []
     for a, b in zip(low, high, strict=True):
         if a != b:
             if a.shape is None or b.shape is None or len(a.shape) != len(b.shape) or a.dtype != b.dtype:
-                raise _NoLine
+                raise NoLine
             extents = zip(a.shape, b.shape, strict=True)
             a = TensorSpec(tuple(_number(x, y, on) for x, y in extents), a.dtype)  # noqa: PLW2901 - that between them
         found.append(a)
     return tuple(found)
 
 
-class _NoLine(Exception):
+class NoLine(Exception):
     """Two rows are not ends of a line of whole numbers."""
 
 
@@ -142,8 +143,8 @@ def _number(low: Any, high: Any, on: SizeShares) -> Any:
     if low == high:
         return low
     if isinstance(low, bool) or not (isinstance(low, int) and isinstance(high, int)):
-        raise _NoLine
+        raise NoLine
     found = on.of((low, high))
     if found is None:
-        raise _NoLine
+        raise NoLine
     return found

@@ -94,10 +94,10 @@ def line_at(size: int) -> Sample:
         for at, wide in ((0, 0), (1, 1))
     ]
     lives = Lives(
-        lasting=[0, 20 * MIB], inputs=[2 * MIB * size], births=[0, 1], deaths=[2, 2], sizes=[4 * MIB * size, 6 * MIB * size],
-        workspaces=[in_steps(row) for row in rows],
+        lasting=[2 * MIB, 20 * MIB], inputs=[2 * MIB * size], births=[0, 1], deaths=[2, 2],
+        sizes=[4 * MIB * size, 6 * MIB * size], workspaces=[in_steps(row) for row in rows],
     )  # fmt: skip
-    # Each is a segment of its own from 10 MiB on: weights, input, the first result, then the second and the workspace
+    # Whole blocks, the first of which libraries have: weights, input, the first result, then the second and the workspace
     curve = [(20 + 6 * size) * MIB, (20 + 12 * size) * MIB + lives.workspaces[1]]
     return Sample(max(curve), curve, lives, fixed_bytes=20 * MIB, rows=rows)
 
@@ -112,10 +112,12 @@ def test_a_size_between_is_what_would_be_counted(size: int) -> None:
     assert found.peak_bytes == there.peak_bytes
 
 
-def test_without_shapes_on_a_line_workspaces_are_between_those_counted() -> None:
+def test_only_shapes_on_a_line_say_what_workspaces_are() -> None:
     other = line_at(300)
     odd = [row._replace(outs=(TensorSpec((7,), "int8"),)) for row in other.rows]
-    found = sample_between({100: line_at(100), 300: other._replace(rows=odd)}, 200, in_steps)
+    samples = {100: line_at(100), 300: other._replace(rows=odd)}
+    assert sample_between(samples, 200, in_steps) is None
+    found = sample_between(samples, 200)
     assert found is not None
     assert found.lives is not None
     assert found.lives.workspaces == [0, 2 * MIB]  # the mean of one and three

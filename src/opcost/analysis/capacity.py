@@ -29,22 +29,21 @@ def estimated_largest(
     samples: Mapping[int, Sample], limit: int, low: int, high: int | None, workspace: Workspace | None = None
 ) -> LargestSize | None:
     """The largest size that fits from `low`, which does, to below `high`, and the next one; None where nothing is to go by."""
-    likely = _estimated(samples, limit, low, high, about=workspace is not None)
-    for again in range(REFINEMENTS):
-        if likely is None or workspace is None or (again and likely.largest in samples):
+    likely = _estimated(samples, limit, low, high)
+    for _ in range(REFINEMENTS):
+        if likely is None or workspace is None or likely.largest in samples:
             break
-        if likely.largest not in samples and (there := sample_between(samples, likely.largest, workspace)) is not None:
-            samples = {**samples, likely.largest: there}
-            if there.lives is not None and reserved(there.lives, limit) is not None:
-                low = likely.largest
+        if (there := sample_between(samples, likely.largest, workspace)) is None:
+            break
+        samples = {**samples, likely.largest: there}
+        if there.lives is not None and reserved(there.lives, limit) is not None:
+            low = likely.largest
         likely = _estimated(samples, limit, low, high)
     return likely
 
 
-def _estimated(
-    samples: Mapping[int, Sample], limit: int, low: int, high: int | None, *, about: bool = False
-) -> LargestSize | None:
-    """The same by workspaces between those counted, or only about that size."""
+def _estimated(samples: Mapping[int, Sample], limit: int, low: int, high: int | None) -> LargestSize | None:
+    """The same by workspaces between those counted."""
     sizes = _nearest(samples, low)
     if len(sizes) < 2:
         return None
@@ -59,16 +58,14 @@ def _estimated(
         return reserved(_requests(samples, size), limit) is not None
 
     # It does not rise with every size: what lies highest is looked for first, then what is a little above that
-    first = max(1, top // FIRST)
-    above, size, step = top + 1, top, first
+    above, size, step = top + 1, top, max(1, top // FIRST)
     while size > low and not fits(size):
         above, size, step = size, max(low, size - step), 2 * step
-    while above - size > (first if about else 1):
+    while above - size > 1:
         middle = (size + above) // 2
         size, above = (middle, above) if fits(middle) else (size, middle)
-    islands = () if about else ISLANDS
     while (
-        higher := next((size + more for more in islands if size + more <= top and fits(size + more)), None)
+        higher := next((size + more for more in ISLANDS if size + more <= top and fits(size + more)), None)
     ) is not None:
         size = higher
     return LargestSize(size, size + 1)
@@ -79,9 +76,8 @@ def reached(sample: Sample, size: int, limit: int) -> int:
     lives = sample.lives
     if lives is None:
         return sample.reaches(size, limit)
-    end = len(lives.workspaces) if sample.update is None else sample.update
-    grows = [dead <= end or sample.update is None for dead in lives.deaths]
-    parts = [bytes_made if grow else 0 for bytes_made, grow in zip(lives.sizes, grows, strict=True)]
+    end = sample.update or max(lives.deaths, default=0)
+    parts = [part if dead <= end else 0 for part, dead in zip(lives.sizes, lives.deaths, strict=True)]
     growing = _bytes_live(replace(lives, lasting=(), sizes=parts))
     least = min(
         (
@@ -121,7 +117,9 @@ def sample_between(samples: Mapping[int, Sample], size: int, workspace: Workspac
         curve = [on.near(bytes_there) for bytes_there in zip(*(samples[each].curve for each in sizes), strict=True)]
         return Sample(max(curve, default=0), curve, None, near.fixed_bytes)
     lives = _requests(samples, size)
-    if workspace is not None and (taken := _workspaces(samples, size, workspace)) is not None:
+    if workspace is not None:
+        if (taken := _workspaces(samples, size, workspace)) is None:
+            return None
         lives = replace(lives, workspaces=taken)
     blocks = allocated_blocks(lives)
     tensors = blocks.lasting[1:]  # without what libraries have
@@ -188,11 +186,11 @@ def _requests(samples: Mapping[int, Sample], size: int) -> Lives:
     sizes = _nearest(samples, size)
     lives = [lives for each in sizes if (lives := samples[each].lives) is not None]
 
-    def along(name: str, points: int) -> list[int]:
+    def along(name: str, points: int, least: int) -> list[int]:
         on = weights(sizes[:points], size)
         columns = [*zip(*(getattr(each, name) for each in lives[:points]), strict=True)]
-        known = {column: max(0, on.near(column)) for column in set(columns)}
+        known = {column: max(least, on.near(column)) for column in set(columns)}
         return [known[column] for column in columns]
 
-    tensors: dict[str, Any] = {name: along(name, NEAREST) for name in ("lasting", "inputs", "sizes")}
-    return replace(lives[0], **tensors, workspaces=along("workspaces", 2))
+    tensors: dict[str, Any] = {name: along(name, NEAREST, 1) for name in ("lasting", "inputs", "sizes")}
+    return replace(lives[0], **tensors, workspaces=along("workspaces", 2, 0))

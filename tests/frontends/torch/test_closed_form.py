@@ -130,21 +130,35 @@ def test_convolution_answers_the_plain_case() -> None:
     assert assert_as_pytorch(aten.convolution.default, tensor((2, 3, 8, 8)), tensor((4, 3, 3, 3)), None, *settings)
 
 
+FLOATS = st.sampled_from([torch.float32, torch.bfloat16, torch.float16])
+"""Element types of what is normalised. Weights are float32: of halves all through, processors keep other statistics than GPUs."""
+
+
 @pytest.mark.parametrize("training", [True, False])
-@given(shape=st.lists(extents, min_size=2, max_size=4).filter(lambda s: s[0] > 1))
-def test_batch_norm(training: bool, shape: list[int]) -> None:
-    c = (shape[1],)
-    vectors = [tensor(c), tensor(c), tensor(c), tensor(c)]
-    assert assert_as_pytorch(aten.native_batch_norm.default, tensor(tuple(shape)), *vectors, training, 0.1, 1e-5)
+@given(shape=st.lists(extents, min_size=2, max_size=4).filter(lambda s: s[0] > 1), dtype=FLOATS)
+def test_batch_norm(training: bool, shape: list[int], dtype: torch.dtype) -> None:
+    x, vectors = tensor(tuple(shape), dtype), [tensor((shape[1],)) for _ in range(4)]
+    assert assert_as_pytorch(aten.native_batch_norm.default, x, *vectors, training, 0.1, 1e-5)
 
 
-@given(shape=st.lists(extents, min_size=2, max_size=4).filter(lambda s: s[0] > 1))
-def test_batch_norm_backward(shape: list[int]) -> None:
-    x, vectors = tensor(tuple(shape)), [tensor((shape[1],)) for _ in range(5)]
+@given(shape=st.lists(extents, min_size=2, max_size=4).filter(lambda s: s[0] > 1), dtype=FLOATS)
+def test_batch_norm_backward(shape: list[int], dtype: torch.dtype) -> None:
+    x, vectors = tensor(tuple(shape), dtype), [tensor((shape[1],)) for _ in range(5)]
     rest = (True, 1e-5, [True] * 3)
     assert assert_as_pytorch(aten.native_batch_norm_backward.default, x, x, *vectors, *rest)
     turned = x.transpose(0, 1).contiguous().transpose(0, 1)
     assert_as_pytorch(aten.native_batch_norm_backward.default, turned, turned, *vectors, *rest)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_statistics_of_halves_are_kept_in_full_as_on_a_gpu(dtype: torch.dtype) -> None:
+    x, w = (torch.empty(shape, dtype=dtype, device=META) for shape in ((4, 6, 5), (6,)))
+    made = closed_form(aten.native_batch_norm.default, (x, w, w, w, w, True, 0.1, 1e-5), {})
+    assert [(tuple(each.shape), each.dtype) for each in made] == [
+        ((4, 6, 5), dtype), ((6,), torch.float32), ((6,), torch.float32),
+    ]  # fmt: skip
+    made = closed_form(aten.native_batch_norm.default, (x, w, w, w, w, False, 0.1, 1e-5), {})
+    assert [tuple(each.shape) for each in made] == [(4, 6, 5), (0,), (0,)]  # at inference they are those that are given
 
 
 FOREACH = [func for func in _FORMS if "_foreach_" in func.name()]
@@ -176,11 +190,15 @@ def test_an_update_in_other_types_or_shapes_is_left_to_pytorch() -> None:
     assert closed_form(aten._foreach_add_.List, (one, one), {"alpha": 2}) is None
 
 
-@given(shape=st.lists(extents, min_size=1, max_size=4), tail=st.integers(1, 2))
-def test_layer_norm(shape: list[int], tail: int) -> None:
+@given(shape=st.lists(extents, min_size=1, max_size=4), tail=st.integers(1, 2), dtype=FLOATS)
+def test_layer_norm(shape: list[int], tail: int, dtype: torch.dtype) -> None:
     normalized = shape[-tail:]
-    vectors = [tensor(tuple(normalized)), tensor(tuple(normalized))]
-    assert assert_as_pytorch(aten.native_layer_norm.default, tensor(tuple(shape)), normalized, *vectors, 1e-5)
+    x, vectors = tensor(tuple(shape), dtype), [tensor(tuple(normalized)) for _ in range(2)]
+    assert assert_as_pytorch(aten.native_layer_norm.default, x, normalized, *vectors, 1e-5)
+    kept = [tensor((*shape[: len(shape) - len(normalized)], *(1 for _ in normalized))) for _ in range(2)]
+    backward = aten.native_layer_norm_backward.default
+    assert assert_as_pytorch(backward, x, x, normalized, *kept, *vectors, [True] * 3)
+    assert not assert_as_pytorch(backward, x, x, normalized, *kept, *vectors, [True, True, False])
 
 
 @given(shape=st.lists(extents, min_size=1, max_size=4), axis=st.integers(0, 3), keep=st.booleans())

@@ -137,13 +137,22 @@ class _Count:
         self.data_parallel = data_parallel  # The wrapper around it that averages gradients over ranks
         self.schedule: Any = None  # Of a pipeline, of which it is the stages
         self.device = device_of(given)
-        model = given if options.dtype is None else retyped(given, as_dtype(options.dtype), real=real)
+        if real:
+            self.model = self._changed()
+        else:  # a copy without data is as it was made after each run, so that one is enough for several counts
+            how = options.dtype, options.channels_last, options.quantize, options.in_float8, repr(options.tuning)
+            _, self.model = kept((id(given), *how), lambda: (given, self._changed()))
+
+    def _changed(self) -> nn.Module:
+        """What the model is under the options: itself, or a copy."""
+        model, options, real = self.given, self.options, self.real
+        model = model if options.dtype is None else retyped(model, as_dtype(options.dtype), real=real)
         model = with_channels_last(model) if options.channels_last else model
         if options.in_float8:
             model = training_in_float8(model, by_rows=options.quantize == "fp8-rows")
         elif options.quantize is not None:
             model = quantized(model, options.quantize, real=real)
-        self.model = tuned(model, options.tuning, real=real)
+        return tuned(model, options.tuning, real=real)
 
     def with_first_that_fits(self, inputs: Inputs) -> Graph:
         """The graph of a run on these inputs or, where they were generated, on the first form that the model takes."""

@@ -18,7 +18,6 @@ from opcost.frontends.aten.tensor import AtenTensor, row_major
 
 AtenTensor.register(torch.Tensor)
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
-_FULL_FLOATS = frozenset({torch.float32, torch.float64})
 _ROWS = torch.contiguous_format
 _TABLE = object()
 _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
@@ -170,13 +169,14 @@ def _lies_last(tensor: torch.Tensor) -> bool:
     return True
 
 
-def _norm(args: Any) -> Any:
-    return _TABLE if args[0].is_contiguous() and args[0].dtype in _FULL_FLOATS else NotImplemented
-
-
 def _layer_norm(args: Any) -> Any:
     x, normalized = args[0], tuple(args[1])
-    return _norm(args) if tuple(x.shape[x.dim() - len(normalized) :]) == normalized else NotImplemented
+    return _TABLE if _plain(x) and tuple(x.shape[x.dim() - len(normalized) :]) == normalized else NotImplemented
+
+
+def _batch_norm(args: Any) -> Any:
+    """Of half-precision numbers too, of which PyTorch's meta kernel goes through its decomposition for milliseconds."""
+    return _TABLE if args[0].dim() > 1 and _plain(args[0]) else NotImplemented
 
 
 def _embedding(args: Any) -> Any:
@@ -184,11 +184,11 @@ def _embedding(args: Any) -> Any:
     return _TABLE if indices.dtype in (torch.int64, torch.int32) and table.dim() == 2 else NotImplemented
 
 
-def _batch_norm_backward(args: Any) -> Any:
-    """Gradients of the input, the weight and the bias."""
-    grad, x, weight, *_, wanted = args
-    floats = grad.dtype in _FULL_FLOATS and weight is not None and all(wanted) and _plain(grad, x, weight)
-    return (_like(x), _like(weight), _like(weight)) if floats else NotImplemented
+def _norm_backward(args: Any, weight: torch.Tensor | None) -> Any:
+    """Gradients of the input, the weight and the bias, which is as the weight."""
+    grad, x, *_, wanted = args
+    plain = weight is not None and all(wanted) and _plain(grad, x) and _plain(weight)
+    return (_like(x), _like(weight), _like(weight)) if plain else NotImplemented
 
 
 def _each(args: Any) -> Any:
@@ -222,7 +222,7 @@ def _cat(args: Any) -> Any:
 _NAMED: dict[str, Form] = {
     "relu gelu silu sigmoid tanh neg rsqrt sqrt exp log cos sin erf abs reciprocal hardswish hardsigmoid hardtanh "
     "leaky_relu elu softplus clamp clamp_min pow.Tensor_Scalar mul.Scalar add.Scalar sub.Scalar div.Scalar add.Tensor "
-    "mul.Tensor sub.Tensor div.Tensor threshold_backward": _elementwise,
+    "mul.Tensor sub.Tensor div.Tensor threshold_backward gelu_backward": _elementwise,
     "relu_ gelu_ silu_ sigmoid_ tanh_ hardswish_ hardsigmoid_ hardtanh_ leaky_relu_ elu_ mul_.Scalar add_.Scalar "
     "add_.Tensor mul_.Tensor sub_.Tensor div_.Tensor": _in_place,
     "mm addmm": lambda args: _product(args, 2),
@@ -230,9 +230,10 @@ _NAMED: dict[str, Form] = {
     "_grouped_mm": _grouped_mm,
     "_weight_int4pack_mm": _int4pack_mm,
     "convolution": _convolution,
-    "native_batch_norm": lambda args: _norm(args) if args[0].dim() > 1 else NotImplemented,
-    "native_batch_norm_backward": _batch_norm_backward,
+    "native_batch_norm": _batch_norm,
+    "native_batch_norm_backward": lambda args: _norm_backward(args, args[2]),
     "native_layer_norm": _layer_norm,
+    "native_layer_norm_backward": lambda args: _norm_backward(args, args[5]),
     "_softmax _log_softmax": lambda args: _like(args[0]) if _plain(args[0]) and not args[2] else NotImplemented,
     "mean.dim sum.dim_IntList": _reduce,
     "embedding": _embedding,
@@ -250,5 +251,5 @@ _UPDATES: dict[str, Form] = {
 _FORMS: dict[Any, Form] = {
     overload: form for names, form in (_NAMED | _UPDATES).items() for overload in overloads(names)
 }
-_KEYWORDS_IRRELEVANT = frozenset(overloads(f"_grouped_mm gelu gelu_ add.Tensor {' '.join(_UPDATES)}"))
+_KEYWORDS_IRRELEVANT = frozenset(overloads(f"_grouped_mm gelu gelu_ gelu_backward add.Tensor {' '.join(_UPDATES)}"))
 """Operators whose keyword arguments (an offset table, a flavour, a factor) do not change the outputs."""

@@ -29,21 +29,24 @@ def estimated_largest(
     samples: Mapping[int, Sample], limit: int, low: int, high: int | None, workspace: Workspace | None = None
 ) -> LargestSize | None:
     """The largest size that fits from `low`, which does, to below `high`, and the next one; None where nothing is to go by."""
-    likely = _estimated(samples, limit, low, high)
-    for _ in range(REFINEMENTS):
-        if likely is None or workspace is None or likely.largest in samples:
+    likely = _estimated(samples, limit, low, high, about=workspace is not None)
+    for again in range(REFINEMENTS if workspace is not None else 0):
+        if likely is None or (again and likely.largest in samples):
             break
-        if (there := sample_between(samples, likely.largest, workspace)) is None:
-            break
-        samples = {**samples, likely.largest: there}
-        if there.lives is not None and reserved(there.lives, limit) is not None:
-            low = likely.largest
+        if likely.largest not in samples and (there := sample_between(samples, likely.largest, workspace)) is not None:
+            if again and there.lives == _requests(samples, likely.largest):
+                break
+            samples = {**samples, likely.largest: there}
+            if there.lives is not None and reserved(there.lives, limit) is not None:
+                low = likely.largest
         likely = _estimated(samples, limit, low, high)
     return likely
 
 
-def _estimated(samples: Mapping[int, Sample], limit: int, low: int, high: int | None) -> LargestSize | None:
-    """The same by workspaces between those counted."""
+def _estimated(
+    samples: Mapping[int, Sample], limit: int, low: int, high: int | None, *, about: bool = False
+) -> LargestSize | None:
+    """The same by workspaces between those counted, or only `about` that size."""
     sizes = _nearest(samples, low)
     if len(sizes) < 2:
         return None
@@ -58,14 +61,16 @@ def _estimated(samples: Mapping[int, Sample], limit: int, low: int, high: int | 
         return reserved(_requests(samples, size), limit) is not None
 
     # It does not rise with every size: what lies highest is looked for first, then what is a little above that
-    above, size, step = top + 1, top, max(1, top // FIRST)
+    first = max(1, top // FIRST)
+    above, size, step = top + 1, top, first
     while size > low and not fits(size):
         above, size, step = size, max(low, size - step), 2 * step
-    while above - size > 1:
+    while above - size > (first if about else 1):
         middle = (size + above) // 2
         size, above = (middle, above) if fits(middle) else (size, middle)
+    islands = () if about else ISLANDS
     while (
-        higher := next((size + more for more in ISLANDS if size + more <= top and fits(size + more)), None)
+        higher := next((size + more for more in islands if size + more <= top and fits(size + more)), None)
     ) is not None:
         size = higher
     return LargestSize(size, size + 1)

@@ -48,7 +48,7 @@ class _Chunk(NamedTuple):
 
 
 def repeated(fewer: Graph, more: Graph, blocks: str, further: int) -> Graph:
-    """The graph with so many further blocks below the path `blocks`, from two of which the second has one more than the first."""
+    """The graph with `further` more blocks below the path `blocks`, from two of which the second has one more than the first."""
     if fewer.choices or more.choices:
         raise NotRepeating
     both = [_Sections(graph, blocks) for graph in (fewer, more)]
@@ -71,10 +71,7 @@ def same(one: Graph, other: Graph) -> bool:
 
 def _takes_lists(op: Op) -> bool:
     """Whether an operator updates many parameters at once."""
-    return op.phase == "update" and op.raw.rpartition("::")[2].startswith(_OF_LISTS)
-
-
-_OF_LISTS = ("_foreach_", "_fused_")
+    return op.phase == "update" and op.raw.rpartition("::")[2].startswith(("_foreach_", "_fused_"))
 
 
 def _attrs_of_lists(graph: Graph) -> list[Attrs]:

@@ -169,7 +169,7 @@ def _is_segment(block: _CachedBlock) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _held(lasting: tuple[int, ...], *, expandable: bool) -> tuple[list[int], Allocator]:
+def _never_freed(lasting: tuple[int, ...], *, expandable: bool) -> tuple[list[int], Allocator]:
     """The blocks of tensors that are never freed, and the allocator with these."""
     allocator = Allocator(expandable=expandable)
     return [allocator.take(size).size for size in lasting], allocator
@@ -187,7 +187,7 @@ class AllocatedBlocks(NamedTuple):
 
 def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBlocks:
     """The blocks of tensors in a pass or step once memory no longer changes."""
-    lasting, begun = _held(tuple(lives.lasting), expandable=lives.expandable)
+    lasting, begun = _never_freed(tuple(lives.lasting), expandable=lives.expandable)
     allocator = copy(begun)
     allocator.limit(capacity)
     take, give = allocator.take, allocator.give

@@ -94,8 +94,8 @@ class Costing(OfModel, total=False):
     channels_last: Annotated[bool, Option(
         "Images and weights of convolutions in the memory format channels_last.", PRECISION, default=False)]
     quantize: Annotated[Quantize | None, Option(
-        "Weights of linear layers as torchao stores them: int8, int4 (groups of 128), or fp8 with activations in fp8 too.",
-        PRECISION)]
+        "Weights of linear layers as torchao stores them: int8, int4 (groups of 128), or fp8 with activations in fp8 too. In "
+        "training: products in fp8 (fp8-gather: FSDP also sends weights so; fp8-rows: a scale for each row).", PRECISION)]
     optimizer: Annotated[bool | str | Callable[[Any], Any] | None, Option(
         "Add the backward pass and one update by an optimizer of torch.optim, by default sgd; adamw8bit and similar "
         "names keep their state in eight bits, adamw_fused updates in fused kernels.", STEP, "[NAME]", typed=str)]

@@ -54,9 +54,10 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     `mesh=opcost.Mesh(fsdp=8), cluster="dgx-h100"` predicts one rank of many: `.step` has what it waits for, tokens per second and
     the use of the peak.
     """
+    from opcost.analysis.prediction.fusion import compiled, memory_of_kernels
     from opcost.analysis.prediction.power import in_a_long_run, watts
     from opcost.analysis.prediction.predict import predict_report
-    from opcost.api import check_saved, count, load_report, resolve_source
+    from opcost.api import check_saved, count_graph, load_report, on_device, resolve_source
 
     given = filled(Predicting, options)
     execution = given.execution
@@ -90,7 +91,7 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
         return _served(source, how, counting, given)
     if given.generate is not None:
         return _generated(source, how, counting, given)
-    report = source
+    report, graph = source, None
     if not isinstance(source, Report):
         found = resolve_source(source, given.set)
         if isinstance(found, SavedReport):
@@ -98,7 +99,7 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
             report = load_report(found.path)
         else:
             counting.pop("set", None)
-            report = count(source if found is None else found, **counting)
+            report, graph = count_graph(source if found is None else found, **counting)
     network = _network(report, given.cluster)
     if network is not None:
         meta["cluster"] = network.cluster.name
@@ -107,14 +108,20 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
         how["longer"] = in_a_long_run(speeds.device, power)
         limit = power or speeds.device.power
         meta |= {} if limit is None else {"power": f"{limit} W"}
-    predicted = predict_report(report, **how, network=network, compile_only=_patterns(given.compile_only))
+    memory = report.memory
+    if run == "compiled":
+        how["kernels"] = kernels = compiled(report, _patterns(given.compile_only))
+        if graph is not None and not on_host and "backward" in report.phases:
+            on = on_device(speeds.device.name, expandable=given.expandable_segments)
+            memory = memory_of_kernels(kernels, graph, report, on)
+    predicted = predict_report(report, **how, network=network)
     text = None
     if "text" in report.meta:  # one pass of a language model
         batch, new, latency = int(report.meta["batch"]), int(report.meta["text_tokens"]), predicted.latency_ns
         reads = report.meta["text"].startswith("prefill")
         first, token = (latency, None) if reads else (None, latency // new)
         text = _times(predicted, report, batch, new, first, token)
-    prediction = _with_memory(predicted, report.memory, text)
+    prediction = _with_memory(predicted, memory, text)
     if network is None:
         return prediction
     return replace(prediction, step=_step(predicted, report, network, speeds.device))

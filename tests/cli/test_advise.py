@@ -62,8 +62,10 @@ def test_a_line_is_the_prediction_with_that_option(trained: Sheet, changed: dict
         assert alone.latency_ns >= 0.99 * before["latency"]
         return
     assert alone.memory is not None
-    assert (line["latency"], line["peak"]) == (alone.latency_ns, alone.memory.peak_bytes)
-    assert (line["fits"], line["reserved"]) == ("yes", alone.memory.reserved_bytes)
+    assert (line["latency"], line["fits"]) == (alone.latency_ns, "yes")
+    own = alone.memory.peak_bytes, alone.memory.reserved_bytes
+    eager = before["peak"], before["reserved"]  # also where the model is compiled, as a note says
+    assert (line["peak"], line["reserved"]) == (eager if "execution" in changed else own)
     if changed:
         assert line["saved"] == pytest.approx(1 - line["latency"] / before["latency"])
 

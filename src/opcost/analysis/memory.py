@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,7 +43,26 @@ class DeviceMemory(NamedTuple):
     """Whether segments of its allocator grow."""
 
 
-def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = None, rows: Sequence[Row] = ()) -> Memory:
+class Written(NamedTuple):
+    """A value that a kernel of a compiler writes, and the operators after which it and its last reader run."""
+
+    value: int
+    nbytes: int
+    at: int
+    last: int
+
+
+class CompiledMemory(NamedTuple):
+    """What a compiler changes: results of these operators have memory only where kernels write them, until their last reader."""
+
+    ops: frozenset[int]
+    written: Sequence[Written]
+
+
+def memory(
+    graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = None, rows: Sequence[Row] = (),
+    compiled: CompiledMemory | None = None,
+) -> Memory:  # fmt: skip
     """The memory of a graph over its operators, of which a device also needs the costs.
 
     Weights and inputs live throughout, an optimizer's state too, as from the second step on. What a run made lives until the
@@ -52,8 +72,11 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = Non
     born, gone = births(graph, permanent), deaths(graph)
     if graph.lifetimes and graph.lifetimes.away:
         sizes = _in_pieces(graph.lifetimes, sizes, born, gone)
+    gathered_to = len(born)
+    if compiled is not None:
+        sizes = _by_kernels(graph, compiled, sizes, born, gone)
     if on is None:
-        return follow(graph, sizes, permanent, born, gone)
+        return follow(graph, sizes, permanent, born, gone, gathered_to=gathered_to)
     # What is allocated, libraries first, and which storages these are: what lasts, inputs, what operators make
     lasts = {storage for storage, size in sizes.items() if size and born[storage] == NEVER}
     given = lasts & {graph.values[i].storage for i in graph.inputs}
@@ -77,9 +100,9 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = Non
         lives = replace(lives, streams=[streams.get(storage, 0) for _, storage in made])
     storages = [*lasting, *inputs, *(storage for _, storage in made)]
     handed = allocated_blocks(lives)
-    blocks = dict.fromkeys(sizes, 0)
+    blocks = dict.fromkeys(range(len(born)), 0)
     blocks.update(zip(storages, (*handed.lasting[1:], *handed.inputs, *handed.sizes), strict=True))
-    found = follow(graph, blocks, permanent, born, gone, handed.workspaces)
+    found = follow(graph, blocks, permanent, born, gone, handed.workspaces, gathered_to=gathered_to)
     return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives)
 
 
@@ -133,6 +156,32 @@ def deaths(graph: Graph) -> array[int]:
     return gone
 
 
+def _by_kernels(
+    graph: Graph, compiled: CompiledMemory, sizes: Mapping[int, int], born: array[int], gone: array[int]
+) -> Mapping[int, int]:
+    """Give the results of compiled operators the memory that kernels write; births and deaths are changed in place.
+
+    Gradients, gathered weights, what an optimizer remembers and what the model hands back stay as they are.
+    """
+    lifetimes, values = graph.lifetimes or Lifetimes((), ()), graph.values
+    kept = {values[i].storage for i in graph.outputs}.union(lifetimes.gradients, lifetimes.state, lifetimes.gathered)
+    sizes = dict(sizes)
+    own = [step in compiled.ops and storage not in kept for storage, step in enumerate(born[: len(values)])]
+    for storage, is_own in enumerate(own):
+        if is_own:
+            sizes[storage] = 0
+    for value, nbytes, at, last in compiled.written:
+        if not 0 <= value < len(values):  # computed again, or a part of a sum
+            sizes[len(born)] = nbytes
+            born.append(at)
+            gone.append(last + 1)
+        elif own[storage := values[value].storage]:
+            born[storage] = min(at, born[storage]) if sizes[storage] else at
+            sizes[storage] = max(sizes[storage], nbytes)
+            gone[storage] = last + 1
+    return sizes
+
+
 def _in_pieces(lifetimes: Lifetimes, sizes: Mapping[int, int], born: array[int], gone: array[int]) -> Mapping[int, int]:
     """Make several storages of each one that was freed and allocated again: new ones, after the last value's.
 
@@ -157,10 +206,12 @@ def follow(
     born: Sequence[int],
     gone: Sequence[int],
     workspaces: Sequence[int] = (),
+    *,
+    gathered_to: int | None = None,
 ) -> Memory:
     """The same from the storages that are there before, the operator that makes each other one, and when it is gone.
 
-    `workspaces` is what each operator takes for itself.
+    `workspaces` is what each operator takes for itself; storages beyond the last value's up to `gathered_to` are gathered ones.
     """
     ops, lifetimes = graph.ops, graph.lifetimes or Lifetimes((), ())
     state, carried = lifetimes.state, lifetimes.carried
@@ -186,7 +237,7 @@ def follow(
     there = (storage for storage in permanent if storage not in graph.released or gone[storage] > at)
     for storage in state.union(there):
         parts["optimizer" if storage in state else lasting(storage)] += sizes[storage]
-    part_of = _part_of_storage(graph, born, gone)
+    part_of = _part_of_storage(graph, born, gone, gathered_to)
     found: dict[str, list[int]] = {}
     for storage, step in enumerate(born):
         if NEVER < step <= at and (step == at or gone[storage] > at):
@@ -199,7 +250,7 @@ def follow(
         how="lifetimes" if graph.lifetimes else "last reader",
         parts={part: size for part, size in parts.items() if size},
         holders=tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.module))),
-        layers=_layers(graph, sizes, born, gone, most) if len(ops) <= LONG_RUN else {},
+        layers=_layers(graph, sizes, born, gone, most, part_of) if len(ops) <= LONG_RUN else {},
     )  # fmt: skip
 
 
@@ -217,12 +268,15 @@ def _part_of_lasting(graph: Graph) -> Callable[[int], MemoryPart]:
     return part_of
 
 
-def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable[[int], MemoryPart]:
+def _part_of_storage(
+    graph: Graph, born: Sequence[int], gone: Sequence[int], gathered_to: int | None
+) -> Callable[[int], MemoryPart]:
     """What a storage is that some operator made."""
     ops = graph.ops
     outputs = {graph.values[i].storage for i in graph.outputs}
     lifetimes = graph.lifetimes or Lifetimes((), ())
-    gradients, gathered, made = lifetimes.gradients, lifetimes.gathered, len(graph.values)
+    gradients, gathered = lifetimes.gradients, lifetimes.gathered
+    pieces = range(len(graph.values), sys.maxsize if gathered_to is None else gathered_to)
     trains = isinstance(ops, tuple) and any(op.phase != "forward" for op in ops)  # long runs are all forward
     later = [*accumulate((op.phase != "forward" for op in ops), initial=0)] if trains else []
     """How many operators before each are not of the forward pass."""
@@ -230,7 +284,7 @@ def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> 
     def part_of(storage: int) -> MemoryPart:
         if storage in gradients:
             return "gradients"
-        if storage in gathered or storage >= made:  # what was allocated again was gathered
+        if storage in gathered or storage in pieces:  # what was allocated again was gathered
             return "gathered"
         if storage in outputs:
             return "outputs"
@@ -242,11 +296,11 @@ def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> 
 
 
 def _layers(
-    graph: Graph, sizes: Mapping[int, int] | Sequence[int], born: Sequence[int], gone: Sequence[int], most: int
-) -> dict[MemoryPart, Sequence[int]]:
+    graph: Graph, sizes: Mapping[int, int] | Sequence[int], born: Sequence[int], gone: Sequence[int], most: int,
+    part_of: Callable[[int], MemoryPart],
+) -> dict[MemoryPart, Sequence[int]]:  # fmt: skip
     """The curve of each part that comes and goes, and of gradients that stay."""
     steps = len(graph.ops)
-    part_of = _part_of_storage(graph, born, gone)
     changes: defaultdict[MemoryPart, array[int] | list[int]] = defaultdict(lambda: packed([0], most) * (steps + 1))
     for storage, step in enumerate(born):
         if step != NEVER and sizes[storage]:

@@ -104,8 +104,8 @@ def changed(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
 # -- options that travel together ------------------------------------------------------------------------------------------
 
 Mode: TypeAlias = Literal["train", "eval"]
-Quantize: TypeAlias = Literal["int8", "int4", "fp8", "fp8-rows"]
-TRAINED = ("fp8", "fp8-rows")
+Quantize: TypeAlias = Literal["int8", "int4", "fp8", "fp8-gather", "fp8-rows"]
+TRAINED = ("fp8", "fp8-gather", "fp8-rows")
 """Schemes in which layers are trained: their weights stay as they are, and are converted for each product."""
 
 

@@ -131,8 +131,8 @@ class CountOptions(InputOptions):
         if self.quantize and self.trains and self.tuning.lora is None and not self.in_float8:
             hint = "train adapters beside them: lora=..., quantize='fp8', or leave quantize out"
             raise InputError("weights of few bits are not trained", hint=hint)
-        if self.quantize == "fp8-rows" and not self.in_float8:
-            raise InputError("fp8-rows is how layers are trained", hint="add an optimizer, or say fp8")
+        if self.quantize in TRAINED[1:] and not self.in_float8:
+            raise InputError(f"{self.quantize} is how layers are trained", hint="add an optimizer, or say fp8")
         if self.sharding is not None:
             if self.real:
                 raise InputError("one rank of a mesh has no data to run on", hint="leave out real=True, or mesh")

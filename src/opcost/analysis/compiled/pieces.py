@@ -362,7 +362,7 @@ class _Pieces:
 
 def pieces(rows: Iterable[Row], results: Collection[int]) -> tuple[list[Piece], set[int]]:
     """What a compiler makes of the operators, before it joins any, and the values in memory that the model hands back."""
-    rows = [row for row in rows if row.op.repeat > 0]
+    rows = [_decomposed(row) for row in rows if row.op.repeat > 0]
     users = Counter(value for row in rows for value in set(row.op.inputs))
     made = {value for row in rows for value in row.op.outputs}
     state = _Pieces(
@@ -403,6 +403,17 @@ def pieces(rows: Iterable[Row], results: Collection[int]) -> tuple[list[Piece], 
         if value in state.kept:
             state.write(value)
     return state.pieces, state.kept
+
+
+def _decomposed(row: Row) -> Row:
+    """A loss of classes taken apart: numbers are looked up, and their gradient depends on the classes alone."""
+    name = row.op.raw.rpartition("::")[2]
+    if name in ("nll_loss_forward", "nll_loss2d_forward"):
+        return row._replace(op=row.op._replace(kind="gather"))
+    if name in ("nll_loss_backward", "nll_loss2d_backward"):
+        op = row.op._replace(kind="elementwise", inputs=(row.op.inputs[0], *row.op.inputs[2:]))
+        return row._replace(op=op, ins=(row.ins[0], *row.ins[2:]))
+    return row
 
 
 def _seen_as(source: _Unwritten, spec: TensorSpec, shown: int, sums: Collection[int]) -> dict[tuple[int, int], Read]:

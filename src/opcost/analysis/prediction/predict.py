@@ -6,7 +6,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from opcost.analysis.part import check_keys, label, parts_of, usual_side
-from opcost.analysis.prediction.fusion import compiled
+from opcost.analysis.prediction.fusion import Kernel, compiled
 from opcost.analysis.prediction.host import TRAINING, Host, hosted, started_ns
 from opcost.analysis.prediction.lengths import StepRange
 from opcost.analysis.prediction.network import Network
@@ -58,16 +58,16 @@ class Predicted(NamedTuple):
 
 def predict_report(
     report: Report, speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution = "graph",
-    host: Host | None = None, network: Network | None = None, compile_only: Sequence[str] = (), longer: float = 1.0,
+    host: Host | None = None, network: Network | None = None, kernels: Sequence[Kernel] | None = None, longer: float = 1.0,
 ) -> Predicted:  # fmt: skip
     """What the operators of a report would take, one after another; of a `host`, run eagerly by it.
 
-    With a `network`, collectives run beside them, and each takes as long as operators wait for it. `compile_only` are patterns
-    of modules: others are not compiled. Operators take some times `longer` in a long run.
+    With a `network`, collectives run beside them, and each takes as long as operators wait for it. Compiled, they are these
+    `kernels`, or those of the whole. Operators take some times `longer` in a long run.
     """
     running: Sequence[Row] = report.rows
     if execution == "compiled":
-        running, speeds = compiled(report, compile_only), speeds.merging()
+        running, speeds = [kernel.row for kernel in kernels or compiled(report)], speeds.merging()
     given = running if network is None else [row for row in running if row.op.kind != "collective"]
     rows: list[ProfileRow] = []
     guessed: dict[str, list[int]] = {}
@@ -125,8 +125,7 @@ def predict_report(
         notes=(*report.notes, *notes),
     )
     band = (round(max(ideal, latency - sqrt(unsure))), round(latency + sqrt(unsure)))
-    kernels = max(0, work - round(gaps))
-    return Predicted(profile, latency, kernels, band, round(ideal), bounds, likened, in_time)
+    return Predicted(profile, latency, max(0, work - round(gaps)), band, round(ideal), bounds, likened, in_time)
 
 
 def _later(kind: str, execution: Execution) -> int:

@@ -148,8 +148,8 @@ class _Count:
         model, options, real = self.given, self.options, self.real
         model = model if options.dtype is None else retyped(model, as_dtype(options.dtype), real=real)
         model = with_channels_last(model) if options.channels_last else model
-        if options.in_float8:
-            model = training_in_float8(model, by_rows=options.quantize == "fp8-rows")
+        if options.quantize is not None and options.in_float8:
+            model = training_in_float8(model, options.quantize)
         elif options.quantize is not None:
             model = quantized(model, options.quantize, real=real)
         return tuned(model, options.tuning, real=real)

@@ -1,7 +1,7 @@
 """Linear layers that train in float8, as torchao's do: what a product reads is converted before, forward and backward.
 
-There is one scale for a whole tensor, or one for each row. Fully sharded weights with one scale are converted before they are
-gathered, so that a byte of each element is sent.
+There is one scale for a whole tensor, or one for each row (fp8-rows). Fully sharded weights with one scale may be converted
+before they are gathered, so that a byte of each element is sent (fp8-gather).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from opcost.core.graph import Note
+from opcost.core.option import Quantize
 from opcost.errors import InputError, counted
 from opcost.frontends.torch.models.quantizing import FewBits, is_fit, linear_layers
 from opcost.frontends.torch.models.unwrap import lists_of_blocks, type_name
@@ -24,19 +25,19 @@ E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2  # of activations and weight
 class Float8Linear(nn.Linear):
     """A linear layer whose three products read float8."""
 
-    by_rows: bool
+    scheme: Quantize
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - as nn.Linear has it
         device = input.device.type
         if torch.is_autocast_enabled(device):
             input = input.to(torch.get_autocast_dtype(device))  # noqa: A001
         rows = input.reshape(-1, self.in_features)
-        made: Tensor = _Product.apply(rows, self.weight, self.by_rows)
+        made: Tensor = _Product.apply(rows, self.weight, self.scheme == "fp8-rows")
         made = made.view(*input.shape[:-1], self.out_features)
         return made if self.bias is None else made + self.bias.to(made.dtype)
 
 
-def training_in_float8(model: nn.Module, *, by_rows: bool) -> nn.Module:
+def training_in_float8(model: nn.Module, scheme: Quantize) -> nn.Module:
     """A copy of a model whose layers compute in float8, but for those outside of its repeated blocks (the logits)."""
     blocks = [inside for _, found in lists_of_blocks(model) for inside in found.modules()]
     inside = {id(module) for module in blocks or model.modules()}
@@ -53,14 +54,21 @@ def training_in_float8(model: nn.Module, *, by_rows: bool) -> nn.Module:
     paths = {id(module): path for path, module in model.named_modules()}
     for layer in layers:
         made: Any = copy.get_submodule(paths[id(layer)])
-        made.__class__, made.by_rows = Float8Linear, by_rows
+        made.__class__, made.scheme = Float8Linear, scheme
     return copy
+
+
+_WORDS = {
+    "fp8": "one scale for each tensor",
+    "fp8-gather": "one scale for each tensor, and weights are gathered so",
+    "fp8-rows": "a scale for each row",
+}
 
 
 def note_of_training(model: nn.Module) -> Note:
     """Which layers compute in float8."""
     found = [module for module in model.modules() if isinstance(module, Float8Linear)]
-    how = "a scale for each row" if found[0].by_rows else "one scale for each tensor"
+    how = _WORDS[found[0].scheme]
     said = f"{counted(len(found), 'linear layer')} multiply in float8, {how}, as torchao trains them"
     return Note("quantized", f"{said}; optimizer and gradients of weights are as without")
 
@@ -137,9 +145,9 @@ class _Product(torch.autograd.Function):
 
 
 def gather_in_float8(shard: Any) -> None:
-    """Let FSDP send a shard in float8, if its layer trains so with one scale; it has hooks for that."""
+    """Let FSDP send a shard in float8, if its layer is trained so; it has hooks for that."""
     module = shard._module_info.module
-    if isinstance(module, Float8Linear) and not module.by_rows and shard._module_info.param_name == "weight":
+    if isinstance(module, Float8Linear) and module.scheme == "fp8-gather" and shard._module_info.param_name == "weight":
         local = shard._sharded_local_tensor
         local.fsdp_pre_all_gather = partial(_before_gathering, local)
         local.fsdp_post_all_gather = partial(_after_gathering, local)

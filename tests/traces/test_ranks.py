@@ -222,17 +222,6 @@ def test_processes_give_the_same_as_one_and_report_their_progress(folder: Path) 
     assert reported[-1] == (total, total)  # bytes, so that a large file counts for more than a small one
 
 
-def test_there_are_no_more_processes_than_the_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [str(path) for path in folder.iterdir()]
-    monkeypatch.setattr(ranks.os, "cpu_count", lambda: 64)
-    one = max(map(ranks._memory_of, paths))
-    for room, count in ((one // 2, 1), (2 * one, 2), (10 * one, 3)):
-        sizes = {"SC_AVPHYS_PAGES": room, "SC_PAGE_SIZE": 1}
-        monkeypatch.setattr(ranks.os, "sysconf", sizes.__getitem__, raising=False)
-        assert ranks.processes_for(paths) == count
-    assert ranks.processes_for(paths, 2) == 2
-
-
 @pytest.mark.usefixtures("one_process")
 def test_all_that_was_read_is_a_parquet_file_for_other_tools(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -11,18 +11,17 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial as partial_of
 from io import BytesIO
-from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from opcost.core.files import opened, write_bytes
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, RankWait
+from opcost.core.workers import results
 from opcost.errors import MissingFramework, SourceError, WriteError
 from opcost.traces.ranks.columns import CACHE_VERSION, NUMBERS, TEXTS, is_partial, profile_of, reduce_file
 from opcost.traces.registry import check_reader
@@ -166,10 +165,10 @@ def reduce_ranks(
     sizes = {path: Path(path).stat().st_size for path in paths_given}
     # The largest first, so that at the end no worker has a long one to do while the others have nothing.
     todo = sorted(paths_given, key=lambda path: -sizes[path])
-    results = on_cluster(reduce, todo, scheduler) if scheduler else in_processes(reduce, todo, workers)
+    memory = max(map(_memory_of, todo))
     tried: dict[str, Any] = {}
     done = 0
-    for path, found in results:
+    for path, found in results(reduce, todo, memory=memory, workers=workers, scheduler=scheduler):
         tried[paths_given[path]] = found
         done += sizes[path]
         if progress is not None:
@@ -335,10 +334,6 @@ def _tidy(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-# -- where files are reduced: processes of this machine, or workers of a Dask cluster; each reads one file at a time
-
-T = TypeVar("T")
-LOCAL = "local"
 _PROCESS = 150 << 20  # bytes that a process takes before it reads
 _SHARE, _PACKED_SHARE = 0.3, 4.0
 """Bytes of memory for each byte of a plain and of a gzipped file, a little more than the most that was measured."""
@@ -348,54 +343,3 @@ def _memory_of(path: str) -> int:
     """About how much memory it takes to reduce a file."""
     size = Path(path).stat().st_size
     return _PROCESS + int(size * (_PACKED_SHARE if path.lower().endswith(".gz") else _SHARE))
-
-
-def processes_for(paths: Sequence[str], requested: int | None = None) -> int:
-    """How many processes: no more than files, processors, and what fits into the free memory."""
-    if requested is not None:
-        return min(len(paths), requested)
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # not every system has it
-        free = 0
-    most = max(1, free // max(map(_memory_of, paths))) if free > 0 else len(paths)
-    return min(len(paths), os.cpu_count() or 1, most)
-
-
-def in_processes(reduce: Callable[[str], T], paths: Sequence[str], workers: int | None) -> Iterator[T]:
-    """The result of each, in the order in which they are done."""
-    count = processes_for(paths, workers)
-    if count == 1:
-        yield from map(reduce, paths)
-        return
-    # Polars runs threads, which a forked process would inherit in the middle of what they do.
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(reduce, path) for path in paths]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()  # where the caller ends early, the rest is not begun
-
-
-def on_cluster(reduce: Callable[[str], T], paths: Sequence[str], scheduler: str) -> Iterator[T]:
-    """The same on a Dask cluster; its workers must see the files under the same paths."""
-    try:
-        from distributed import Client, LocalCluster
-        from distributed import as_completed as finished
-    except ModuleNotFoundError as exc:
-        raise MissingFramework("--scheduler needs Dask", hint="pip install 'opcost[scale]'") from exc
-    with ExitStack() as stack:
-        address: Any = scheduler
-        if scheduler == LOCAL:
-            workers = processes_for(paths)
-            address = stack.enter_context(LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None))
-        try:
-            client = stack.enter_context(Client(address, timeout="10s"))
-        except (OSError, ValueError, TimeoutError) as exc:
-            hint = f"tcp://HOST:PORT, or {LOCAL}"
-            raise SourceError(f"there is no Dask scheduler at {scheduler!r}: {exc}", hint=hint) from exc
-        for future, found in finished(client.map(reduce, paths, pure=False), with_results=True):
-            yield found
-            future.release()  # so that it does not stay in a worker's memory

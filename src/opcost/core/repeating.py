@@ -60,6 +60,34 @@ def repeated(fewer: Graph, more: Graph, blocks: str, further: int) -> Graph:
     return _assembled(more, larger, blocks, attrs)
 
 
+def counterparts(fewer: Graph, more: Graph, blocks: str) -> list[tuple[int, int]]:
+    """Each operator of the second graph, behind that which does the same in the first, in as many blocks from the nearer end.
+
+    A number that grows by the same from block to block grows between both by what each further block adds to it, and is largest
+    in one of these operators, whatever the number of blocks.
+    """
+    number = _number_in(blocks)
+
+    def records(graph: Graph) -> list[_Item]:
+        paths = {op.module: number.sub(f"{blocks}.*", op.module) for op in graph.ops}
+        specs = [value.spec for value in graph.values]
+        keys = (
+            (op.kind, op.raw, op.phase, paths[op.module])
+            if _takes_lists(op)
+            else (op.kind, op.raw, op.phase, paths[op.module], *[specs[vid] for vid in (*op.inputs, *op.outputs)])
+            for op in graph.ops
+        )
+        return [_Item(key, (), None) for key in keys]
+
+    aligned = _Alignment(records(fewer), records(more))
+    found = []
+    for (first, last), period, (times, more_times) in aligned.chunks:
+        for place in range(period * more_times or more_times):
+            from_end = period and place // period >= more_times - max(1, times // 2)
+            found.append((first + place - (period * (more_times - times) if from_end else 0), last + place))
+    return found
+
+
 def same(one: Graph, other: Graph) -> bool:
     """Whether two graphs do the same with the same tensors, whatever their numbers are, and whenever their memory is freed."""
     records = [_Sections(replace(graph, lifetimes=None), "").records for graph in (one, other)]

@@ -345,6 +345,15 @@ def test_copies_of_the_shards_sum_their_gradients() -> None:
     assert found == alone
 
 
+def test_copies_of_a_model_that_is_larger_than_any_memory() -> None:
+    size = 400_000
+    with torch.device("meta"):
+        model = nn.Linear(size, size, bias=False)
+    report = opcost.count(model, torch.ones(1, size), mesh="replicate=4", backward=True)
+    (summed,) = report.collectives
+    assert (summed.collective, summed.payload_bytes) == ("all_reduce", size * size * FLOAT)
+
+
 def test_copies_of_the_whole_model_average_their_gradients() -> None:
     """DistributedDataParallel sums buckets: a first one of 1 MiB, which is more than this model has."""
     report = opcost.count(Decoder(), TOKENS, mesh="replicate=8", backward=True)

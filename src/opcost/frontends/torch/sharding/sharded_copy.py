@@ -20,6 +20,7 @@ from opcost.frontends.torch import private
 from opcost.frontends.torch.models.float8 import gather_in_float8
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.models.weights import copied, has_lazy_parts
+from opcost.frontends.torch.restore.process import replaced
 from opcost.frontends.torch.sharding.data_parallel import shard_fully
 from opcost.frontends.torch.sharding.ranks import as_rank
 from opcost.frontends.torch.sharding.tensor_parallel import parallelize
@@ -75,7 +76,9 @@ def _spread(copy: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.d
         for shard in group.fsdp_params:
             gather_in_float8(shard)
     if sharding.replicates_whole:
-        return nn.parallel.DistributedDataParallel(copy, process_group=mesh.get_group("replicate"))
+        wrapper = nn.parallel.DistributedDataParallel
+        with replaced(wrapper, "_ddp_init_helper", lambda *_, **__: None):  # which makes buckets as large as the model
+            return wrapper(copy, process_group=mesh.get_group("replicate"))
     return copy
 
 

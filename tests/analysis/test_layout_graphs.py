@@ -97,6 +97,33 @@ def test_layouts_without_shards(mesh: Mesh, passes: int) -> None:
     assert_same(with_passes(graphs.of(layout).more, layout), recorded(None, layout))
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout(mesh=Mesh(fsdp=4), batch=3, passes=1, checkpoint="full"),
+        Layout(mesh=Mesh(replicate=2, fsdp=8), batch=2, passes=4, reshard=False),
+        Layout(mesh=Mesh(fsdp=2, tp=2), batch=2, passes=2),
+    ],
+    ids=str,
+)
+def test_many_blocks_follow_from_few(layout: Layout) -> None:
+    """The peak, what a pass keeps, and the parameters of 14 blocks, to the byte."""
+    graphs = RankGraphs(recorded, Blocks(["layers"], "layers", (5, 6, 7), 14), layout, [2, 3])
+    found = graphs.of(layout)
+    assert found.further in (14 - 6, 14 - 7)
+    few = [memory(graph, storage_bytes(graph)) for graph in (found.fewer, found.more)]
+    expected = recorded(14, layout)
+    whole = memory(expected, storage_bytes(expected))
+    assert found.highest(few[0].curve, few[1].curve) == whole.peak_bytes
+    assert found.grown(few[0].base_bytes, few[1].base_bytes) == whole.base_bytes
+    params = [
+        {"params": sum(value.spec.numel for value in graph.values if value.role == "param")}
+        for graph in (found.fewer, found.more, expected)
+    ]
+    assert found.all_grown(params[0], params[1]) == params[2]
+    assert {last for _, last in found.counterparts} == set(range(len(found.more.ops)))
+
+
 def test_rows_that_do_not_divide() -> None:
     """Each of 6 ranks has ceil(251 / 6) = 42 rows of the embedding, and gathers 6 times as many."""
     layout = Layout(mesh=Mesh(fsdp=6), batch=2, passes=1)

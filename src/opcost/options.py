@@ -170,12 +170,17 @@ class Advising(Costing, OnDevice, total=False):
     device: Annotated[str, Option("Device to predict for: h200, h100, a100, ...", DEVICE, "NAME", default="h200")]
 
 
-class Predicting(Advising, OfRanks, total=False):
-    """Options of `opcost.predict`."""
+class Connecting(TypedDict, total=False):
+    """What connects the ranks of a run, that is predicted or in a trace."""
 
     cluster: Annotated[Cluster | str | None, Option(
-        "How the ranks of a mesh are connected: dgx-h100, dgx-h200, dgx-b200, dgx-a100, p4d, p5, mi300x, or a text such as "
+        "How ranks are connected: dgx-h100, dgx-h200, dgx-b200, dgx-a100, p4d, p5, mi300x, or a text such as "
         "'8 per node, nvlink 450GB/s, network 50GB/s per gpu', of each GPU in one direction.", RANKS, "NAME", typed=str)]
+
+
+class Predicting(Advising, OfRanks, Connecting, total=False):
+    """Options of `opcost.predict`."""
+
     power: Annotated[str | int | None, Option(
         "What the device may draw in a long run, 500W: its clocks go with the cube root. Without it, of one rank of many, the "
         "limit in the table of devices.", DEVICE, "WATTS", typed=str)]

@@ -58,11 +58,11 @@ class Profile(measured.Profile):
 
         return memory(self)
 
-    def communication(self) -> Sheet:
-        """Collectives by type, group and size, with their rates, and stragglers."""
-        from opcost.analysis.breakdown import communication
+    def communication(self, cluster: Any = None) -> Sheet:
+        """Collectives by type, group and size beside what a cluster could do, exposed time by group, and stragglers."""
+        from opcost.analysis.communication import communication
 
-        return communication(self)
+        return communication(self, cluster)
 
     def critical_path(self) -> Sheet:
         """What of host, launches, kernels and collectives decides how long the run takes, and what would help."""

@@ -14,6 +14,8 @@ import opcost
 from opcost.core.alike import alike_ranks
 from opcost.core.names import algorithm_of, bus_factor, collective_kind
 from opcost.core.profile import Busy, Profile
+from opcost.distributed.clusters import Cluster
+from opcost.distributed.collectives import collective_ns
 from opcost.errors import OpcostError, SourceError, UnknownName
 from opcost.profiles import askable
 from opcost.traces.kineto.reader import read_table
@@ -148,6 +150,103 @@ def test_what_a_collective_uses_of_a_link() -> None:
     assert algorithm_of("ncclDevKernel_AllReduce_Sum_bf16_TREE_LL128(ncclDevKernelArgs)") == "TREE_LL128"
 
 
+# -- what collectives should take, and what of them nothing hides
+
+GROUPS = [
+    {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 16, "ranks": [*range(16)]},
+    {"pg_name": "7", "pg_desc": "mesh_fsdp", "pg_size": 2, "ranks": [3, 11]},
+    {"pg_name": "9", "pg_desc": "mesh_pp", "pg_size": 2, "ranks": [3, 11]},
+]
+H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]}
+
+
+def of_group(name: str, ranks: int, ins: int, outs: int, collective: str = "_allgather_base") -> dict[str, Any]:
+    return said(collective, ins, outs, ranks, "BFloat16") | {"Process Group Name": name}
+
+
+def test_collectives_are_beside_what_the_links_could_do(tmp_path: Path) -> None:
+    """Rank 3 of 16 on nodes of 8: all gathers in its node, one over the network, a message to the other node."""
+    tp = of_group("5", 8, 1 << 20, 1 << 23) | {
+        "Process Group Description": "mesh_tp",
+        "Process Group Ranks": "[0, 1, 2, 3, 4, 5, 6, 7]",
+    }
+    events = [
+        host("ProfilerStep#1", 0, 1000, "user_annotation"),
+        device("gemm", 0, 100),
+        device("ncclDevKernel_AllGather_RING_LL(nccl)", 50, 150, 20, **tp),
+        device("ncclDevKernel_AllGather_RING_LL(nccl)", 200, 260, 20, **tp),
+        device("gemm", 240, 300),
+        device("ncclDevKernel_AllGather_RING_LL(nccl)", 400, 900, 20, **of_group("7", 2, 1 << 22, 1 << 23)),
+        device("ncclDevKernel_SendRecv(nccl)", 900, 990, 20, **of_group("9", 2, 1 << 20, 1 << 20, "recv")),
+        device("ncclDevKernel_SendRecv(nccl)", 990, 1000, 20, **of_group("0", 16, 1 << 20, 1 << 20, "all_to_allv")),
+    ]  # fmt: skip
+    info = {"distributedInfo": {"rank": 3, "world_size": 16, "pg_config": GROUPS}}
+    found = read(tmp_path / "t.json", *events, **info, **H100)
+    sheet = found.communication()
+    lines = {(line["collective"], line["group"]): line for line in sheet["collectives"]}
+    assert list(lines) == [("all_gather", "fsdp"), ("all_gather", "tp"), ("recv", "pp"), ("all_to_all", "0")]
+    moved = 2 << 23  # bytes of bfloat16
+    cluster = Cluster.of("dgx-h100")
+    inside, between = lines["all_gather", "tp"], lines["all_gather", "fsdp"]
+    assert inside["predicted"] == collective_ns("all_gather", moved, 8, 1, cluster)
+    assert between["predicted"] == collective_ns("all_gather", moved, 2, 2, cluster)
+    assert inside["of_link"] == pytest.approx(moved / 60e-6 * 7 / 8 / 450e9)  # the shorter of its two
+    assert between["of_link"] == pytest.approx(moved / 500e-6 / 2 / 50e9)  # one network card of each node
+    assert lines["recv", "pp"]["predicted"] == collective_ns("recv", 2 << 20, 2, 2, cluster)
+    # To eight ranks of the other node each sends over its own card
+    assert lines["all_to_all", "0"]["of_link"] == pytest.approx((2 << 20) / 10e-6 * 15 / 16 / 50e9)
+    assert (inside["exposed"], between["exposed"]) == ((50 + 40) * US, 500 * US)
+    assert sheet.table("collectives").remarks[1] == (
+        "predicted, of_link: dgx-h100, 450 GB/s within a node of 8, 50 between, the usual one of h100; --cluster names another"
+    )
+    # By group; the device was there for 1000 µs
+    assert [(line["group"], line["calls"], line["exposed"], line["share"]) for line in sheet["groups"]] == [
+        ("fsdp", 1, 500 * US, 0.5), ("tp", 2, 90 * US, 0.09), ("pp", 1, 90 * US, 0.09), ("0", 1, 10 * US, 0.01),
+    ]  # fmt: skip
+    (tp_line,) = [line for line in sheet["groups"] if line["group"] == "tp"]
+    assert tp_line["predicted"] == 2 * inside["predicted"]
+    # Messages between stages are the bubble of a pipeline, other collectives are not
+    parts = {line["part"]: line["time"] for line in found.breakdown()["time of each device"]}
+    assert parts == {
+        "compute": (100 + 60) * US, "communication, exposed": (50 + 40 + 500 + 10) * US, "pipeline bubble": 90 * US,
+        "idle: not known why": (50 + 100) * US,
+    }  # fmt: skip
+    assert "pipeline bubble 9.0 %" in " ".join(str(found).split())
+
+
+def test_another_cluster_is_named_and_without_one_nothing_is_predicted(tmp_path: Path) -> None:
+    events = [device("ncclDevKernel_AllReduce", 0, 100, **said("allreduce", 1 << 20, 1 << 20, ranks=8))]
+    found = read(tmp_path / "t.json", *events)
+    (line,) = found.communication()["collectives"]
+    assert (line["predicted"], line["of_link"]) == (None, None)
+    assert "predicted" not in str(found.communication())
+    (line,) = found.communication(cluster="4 per node, nvlink 100GB/s, network 25GB/s per gpu")["collectives"]
+    # Eight ranks on two nodes: the four cards of a node are as fast as its links
+    assert line["of_link"] == pytest.approx((4 << 20) / 100e-6 * 2 * 7 / 8 / 100e9)
+    (line,) = found.communication(cluster="2 per node, nvlink 100GB/s, network 25GB/s per gpu")["collectives"]
+    assert line["of_link"] == pytest.approx((4 << 20) / 100e-6 * 2 * 7 / 8 / 50e9)
+    with pytest.raises(UnknownName, match="dgx-h100"):
+        found.communication(cluster="dgx-h10")
+
+
+def test_ranks_of_a_group_are_compared_though_another_has_its_name(tmp_path: Path) -> None:
+    """Ranks 0 and 1, and 2 and 3: each pair gathers twice in a group of one name, with ranks of its own."""
+    stays = {0: (30, 10), 1: (10, 25), 2: (10, 10), 3: (70, 10)}
+    for rank, times in stays.items():
+        pair = [rank // 2 * 2, rank // 2 * 2 + 1]
+        group = of_group("3", 2, 10, 20) | {"Process Group Ranks": str(pair), "Process Group Description": "mesh_fsdp"}
+        events = [device("gemm", 0, 5)]
+        events += [
+            device("ncclDevKernel_AllGather", 100 * i, 100 * i + time, 20, **group) for i, time in enumerate(times)
+        ]
+        content = {"schemaVersion": 1, "distributedInfo": {"rank": rank}, "traceEvents": events}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(content), encoding="utf-8")
+    sheet = askable(read_ranks([tmp_path], cache="none")).communication()
+    waits = {line["rank"]: (line["waiting"], line["waited_for"]) for line in sheet["ranks"]}
+    assert waits == {0: (20 * US, 15 * US), 1: (15 * US, 20 * US), 2: (0, 60 * US), 3: (60 * US, 0)}
+    assert [line["calls"] for line in sheet["collectives"]] == [8]
+
+
 ARRIVALS = {0: (10, 40), 1: (25, 42), 2: (18, 60)}
 
 
@@ -240,7 +339,8 @@ def test_people_read_one_line_for_ranks_that_are_alike_and_programs_one_for_each
     assert lines[0].split() == ["5", "440.00", "µs", "0", "ns", "5.60", "ms", "4"]
     assert lines[1].split() == ["0-4,", "6,", "7", "1.24", "ms", "800.00", "µs", "0", "ns", "0"]
     assert len(sheet["ranks"]) == 8
-    assert [line.split(",")[-5] for line in sheet.render("csv").splitlines()[2:]] == ["5", *"0123467"]
+    every = csv.DictReader(sheet.render("csv").splitlines())
+    assert [line["rank"] for line in every if line["table"] == "ranks"] == ["5", *"0123467"]
     # Sums of all ranks are not beside lines of single ones, and the late rank comes first.
     times = found.breakdown().shown[0]
     assert (times.total, times.rows[0][0], times.rows[-1][0]) == (None, "5", "0-4, 6, 7")

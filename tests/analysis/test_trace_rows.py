@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from opcost.analysis.breakdown import breakdown, communication, computes, devices, gains_of
+from opcost.analysis.breakdown import breakdown, computes, devices, gains_of
+from opcost.analysis.communication import communication
 from opcost.analysis.critical_path import LaunchedKernel, _launched, launches
 from opcost.analysis.join import step_flops, tokens_of
 from opcost.analysis.part import Part, combine, delays_of, percentile

@@ -12,7 +12,7 @@ from opcost.core.alike import alike_ranks, late_rank
 from opcost.core.devices import Device
 from opcost.core.graph import Note
 from opcost.core.kinds import CONTRACTIONS
-from opcost.core.names import bus_factor, collective_kind, is_collective, is_copy, is_transfer
+from opcost.core.names import is_collective, is_copy, is_transfer
 from opcost.core.profile import (
     IDLE_IN_CALL,
     SECOND_NS,
@@ -20,7 +20,6 @@ from opcost.core.profile import (
     AllocatorMemory,
     AllocatorMemoryOverTime,
     Busy,
-    CollectiveSummary,
     CopySummary,
     Gain,
     Kernel,
@@ -30,8 +29,7 @@ from opcost.core.profile import (
 )
 from opcost.core.sheet import Cell, Sheet, Table
 from opcost.core.timeline import LONG_GAP, covered, long_gaps
-from opcost.core.units import format_bytes, format_time
-from opcost.errors import counted
+from opcost.core.units import format_bytes
 
 
 def kernels_by_device(profile: Profile) -> dict[tuple[int, str], list[Kernel]]:
@@ -158,28 +156,29 @@ LONG_GAPS = "long gaps"
 
 def breakdown(profile: Profile) -> Sheet:
     """The time of each device from its first kernel to its last, by what it was spent on."""
-    uses, copies = _late_first(profile, devices(profile)), extra_entries(profile.extra, "copies", CopySummary)
+    uses, copies = late_first(profile, devices(profile)), extra_entries(profile.extra, "copies", CopySummary)
     copies.sort(key=lambda each: (each.rank, each.device, -each.time_ns))
-    tables = _times(uses, in_steps(profile)), _beside(uses), _copies(_late_first(profile, copies))
-    return Sheet(name="breakdown", meta=profile.meta, tables=tables, notes=profile.notes, alike=_alike(profile))
+    tables = _times(uses, in_steps(profile)), _beside(uses), _copies(late_first(profile, copies))
+    return Sheet(name="breakdown", meta=profile.meta, tables=tables, notes=profile.notes, alike=alike_of(profile))
 
 
-def _alike(profile: Profile) -> dict[int, str]:
+def alike_of(profile: Profile) -> dict[int, str]:
     """The ranks that are shown for all that are alike; of one rank none."""
     uses = devices(profile)
-    return alike_ranks(uses, _waited(profile)) if len({use.rank for use in uses}) > 1 else {}
+    return alike_ranks(uses, waits_of(profile)) if len({use.rank for use in uses}) > 1 else {}
 
 
 Of = TypeVar("Of", Busy, CopySummary, AllocatorMemory, AllocationHolder, AllocatorMemoryOverTime)
 
 
-def _late_first(profile: Profile, entries: Sequence[Of]) -> list[Of]:
+def late_first(profile: Profile, entries: Sequence[Of]) -> list[Of]:
     """Entries about ranks; before all others those of the rank that is waited for."""
-    late = late_rank(devices(profile), _waited(profile))
+    late = late_rank(devices(profile), waits_of(profile))
     return sorted(entries, key=lambda entry: late is not None and entry.rank != late.rank)
 
 
-def _waited(profile: Profile) -> list[RankWait]:
+def waits_of(profile: Profile) -> list[RankWait]:
+    """Of each rank how long it waited for others in collectives, and they for it; nothing of a single rank."""
     return extra_entries(profile.extra, "ranks", RankWait)
 
 
@@ -192,7 +191,8 @@ def parts_of_time(use: Busy) -> dict[str, int]:
         if use.compute_ns is None
         else {
             "compute": use.compute_ns,
-            "communication, exposed": use.communication_ns,
+            "communication, exposed": use.communication_ns - use.stages_ns,
+            "pipeline bubble": use.stages_ns,
             "transfers, exposed": use.transfers_ns,
             "other copies, exposed": use.copies_ns - use.transfers_ns,
         }
@@ -255,7 +255,7 @@ _NOTHING = "the profile has no memory events: record with profile_memory=True, a
 
 def memory(profile: Profile) -> Sheet:
     """What allocators reported while the trace was recorded: peaks, what allocated them, and how they changed over time."""
-    peaks = _late_first(profile, extra_entries(profile.extra, "memory", AllocatorMemory))
+    peaks = late_first(profile, extra_entries(profile.extra, "memory", AllocatorMemory))
     missing = () if peaks else (Note("memory", _NOTHING),)
     sizes = "peak:bytes at:time reserved:bytes first:bytes last:bytes growth_per_step:bytes? changes:number"
     names = (
@@ -268,18 +268,18 @@ def memory(profile: Profile) -> Sheet:
     )
     whole = {(each.rank, each.device): each.peak_bytes for each in peaks}
     live = []
-    for each in _late_first(profile, extra_entries(profile.extra, "holders", AllocationHolder)):
+    for each in late_first(profile, extra_entries(profile.extra, "holders", AllocationHolder)):
         peak = whole.get((each.rank, each.device))
         share = each.bytes / peak if peak else None
         live.append((each.rank, each.device, each.type, each.module, each.number, each.bytes, share))
     read = attrgetter("rank", "device", "part", "peak_bytes", "last_bytes", "reserved_bytes")
-    over_time = _late_first(profile, extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime))
+    over_time = late_first(profile, extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime))
     tables = (
         Table.of(PEAK, f"rank:number? device:text {sizes}", map(attrgetter(*names), peaks), remarks=remarks),
         Table.of(LIVE, f"{WHOSE} operator:name module:name? tensors:number bytes:bytes share:share", live),
         Table.of(OVER, f"{WHOSE} part:text peak:bytes last:bytes reserved:bytes?", map(read, over_time)),
     )
-    return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing, alike=_alike(profile))
+    return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing, alike=alike_of(profile))
 
 
 # -- potential savings --------------------------------------------------------------------------------------------------
@@ -318,7 +318,8 @@ def gains_of(
     for key, use in known.items():
         # What ranks waited is known of the whole trace: of that, the collectives in steps that nothing hides have their part.
         everywhere = all_of.get(key, use).all_communication_ns
-        wait = min(float(use.communication_ns), waits.get(use.rank, 0) * use.communication_ns / (everywhere or 1))
+        collectives = use.communication_ns - use.stages_ns
+        wait = min(float(collectives), waits.get(use.rank, 0) * collectives / (everywhere or 1))
         for cause, idle in use.idle_causes.items():
             what = f"idle: {cause}"
             command = shown.get(what, _BREAKDOWN)
@@ -326,8 +327,9 @@ def gains_of(
                 command = f"--side host --type {use.idle_call}"
             lost.append((key, what, command, idle))
         hidden = use.all_communication_ns - use.communication_ns
-        exposed = min(use.communication_ns - wait, max(0, (use.compute_ns or 0) - hidden))
+        exposed = min(collectives - wait, max(0, (use.compute_ns or 0) - hidden))
         lost.append((key, "communication that nothing hides", _BREAKDOWN, exposed))
+        lost.append((key, "pipeline bubble", _RANKS, use.stages_ns))
         lost.append((key, "copies that could run beside kernels", _BREAKDOWN, use.transfers_ns))
         if wait and last is not None:
             lost.append((key, f"unbalanced ranks: {last.rank} comes last most", _RANKS, wait))
@@ -383,60 +385,3 @@ def _inside_of_kernels(
         if what in reached:
             what = f"{what} at {100 * reached[what][0] / reached[what][1]:.0f} % of its bound"  # noqa: PLW2901
         yield device, what, command, time
-
-
-# -- collectives by sort, group and size, with their rates, and which ranks others waited for
-
-COLLECTIVES, RANKS = "collectives", "ranks"
-
-
-def communication(profile: Profile) -> Sheet:
-    """What was exchanged, how quickly, and which ranks kept others waiting."""
-    found = extra_entries(profile.extra, "collectives", CollectiveSummary)
-    waited = _waited(profile)
-    none = () if found else (Note("collectives", "the profile has no collectives"),)
-    tables = (_collectives(found), _ranks(waited))
-    notes = (*none, *profile.notes)
-    return Sheet(name="communication", meta=profile.meta, tables=tables, notes=notes, alike=_alike(profile))
-
-
-def _collectives(found: Sequence[CollectiveSummary]) -> Table:
-    """Those of all ranks together: each took part in the same."""
-    groups: dict[tuple[str, str, int | None, int | None, str, str], list[CollectiveSummary]] = {}
-    for each in found:
-        kind = collective_kind(each.name) or each.name
-        groups.setdefault((kind, each.group, each.ranks, each.bytes, each.dtype, each.algorithm), []).append(each)
-    columns = (
-        "collective:text bytes:bytes calls:number time:time bus_bandwidth:bytes/s median:time ranks:number? group:text? "
-        "dtype:text? algorithm:text? algorithm_bandwidth:bytes/s"
-    )
-    lines: list[tuple[int, tuple[Cell, ...]]] = []
-    for (kind, group, ranks, moved, dtype, algorithm), same in groups.items():
-        # The rates of the algorithm and of the busiest link, at the shortest of all times
-        least = min(each.least_ns for each in same)
-        rate = moved * SECOND_NS / least if moved is not None and least else None
-        factor = bus_factor(kind, ranks)
-        bus = None if rate is None or factor is None else rate * factor
-        calls, time = sum(each.number for each in same), sum(each.time_ns for each in same)
-        middle = median(each.median_ns for each in same)
-        lines.append((time, (kind, moved, calls, time, bus, middle, ranks, group, dtype, algorithm, rate)))
-    lines.sort(key=lambda line: -line[0])
-    how = "bandwidth as nccl-tests define it, at the shortest time: the rank that comes last waits for no other rank"
-    ordered = [line for _, line in lines]
-    return Table.of(COLLECTIVES, columns, ordered, remarks=(how,) if lines else ())
-
-
-def _ranks(waited: Sequence[RankWait]) -> Table:
-    ordered = sorted(waited, key=lambda each: (-each.waited_for_ns, each.rank))
-    lines = tuple((each.rank, each.collective_ns, each.wait_ns, each.waited_for_ns, each.last) for each in ordered)
-    # The rank that others waited for most, and how much of all waiting that was
-    whole = sum(each.waited_for_ns for each in waited)
-    remarks: tuple[str, ...] = ()
-    if whole:
-        worst = max(waited, key=lambda each: each.waited_for_ns)
-        share = 100 * worst.waited_for_ns / whole
-        spent = f"others waited {format_time(worst.waited_for_ns)} for it, {share:.0f} % of all waiting"
-        remarks = (f"rank {worst.rank} came last in {counted(worst.last, 'collective')}: {spent}",)
-    return Table.of(
-        RANKS, "rank:number collectives:time waiting:time waited_for:time last:number", lines, remarks=remarks
-    )

@@ -20,7 +20,7 @@ from opcost.core.profile import Answer, Profile
 from opcost.core.progress import working
 from opcost.core.units import parse_bytes, parse_count, parse_time
 from opcost.errors import OpcostError, UnknownName, some
-from opcost.options import ADDING, DEVICE, READING, SHOWING, Querying, Reading, Showing
+from opcost.options import ADDING, DEVICE, READING, SHOWING, Connecting, Querying, Reading, Showing
 from opcost.profiles import more_for
 from opcost.rules import default_rules
 from opcost.views.view import known_options
@@ -60,7 +60,7 @@ class Analyzing(TypedDict, total=False):
         SHOWING, "FILE", flags=("--output", "-o"))]
     scheduler: Annotated[str, Option(
         "Read many ranks on a Dask cluster: local, or tcp://... Without it: in processes of this machine.", READING,
-        "ADDRESS", flags=("--scheduler", "--cluster"))]
+        "ADDRESS")]
     rank_cache: Annotated[str, Option(
         "Folder where parsed ranks are kept for the next time; none: nowhere. Without it: the user's cache folder.",
         READING, "FOLDER")]
@@ -71,7 +71,9 @@ class Analyzing(TypedDict, total=False):
 # fmt: on
 
 
-AnalyzeFlags: Any = flags(Querying, Analyzing, Reading, Showing, only=("columns", "exact", "width", "quiet"))
+AnalyzeFlags: Any = flags(
+    Querying, Analyzing, Connecting, Reading, Showing, only=("columns", "exact", "width", "quiet")
+)
 
 _OURS = (
     "kind", "module", "where", "group_by", "depth", "percentiles", "side", "device", "peak_flops", "peak_bandwidth", "columns",
@@ -80,6 +82,7 @@ _OURS = (
 """Options that MegEngine's text has no place for."""
 _THEIRS = ("copy_time", "dump_only_opr", "confluence")  # options whose answer is MegEngine's text, whatever the trace
 _OF_SHEETS = ("view", "format", "columns", "sort", "top", "exact", "width", "output")
+_OF_VIEWS = {"communication": "cluster"}  # an option that one view alone takes
 _OF_READING = ("partial", "reader", "capture", "scheduler", "rank_cache", "model", "shapes", "quiet")
 
 
@@ -110,8 +113,10 @@ def analyze(
         for note in ranks.notes:
             warn(note.text)
         return 0
+    if "cluster" in given and view != "communication":
+        raise OpcostError("--cluster is for collectives", hint="add --view communication")
     if view != "operators":  # options that ask about operators do not apply to tables about the whole
-        beyond = [name for name in given if name not in (*_OF_SHEETS, *_OF_READING)]
+        beyond = [name for name in given if name not in (*_OF_SHEETS, *_OF_READING, _OF_VIEWS.get(view))]
         if beyond or given.get("format") == "megengine":
             option = _flag(beyond[0]) if beyond else "--format megengine"
             raise OpcostError(f"--view {view} has no place for {option}", hint="leave one of them out")
@@ -251,7 +256,9 @@ def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) 
     from opcost.profiles import askable
 
     found = askable(profile)
-    sheet = getattr(found, "allocations" if view == "memory" else view.replace("-", "_"))()
+    own = _OF_VIEWS.get(view, "")
+    chosen = {own: given[own]} if own in given else {}
+    sheet = getattr(found, "allocations" if view == "memory" else view.replace("-", "_"))(**chosen)
     if "sort" in given:
         sheet = sheet.sort(given["sort"])
     if "columns" in given:

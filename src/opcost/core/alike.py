@@ -18,7 +18,7 @@ MANY_RUNS = 6  # runs of ranks that are alike; --aggregate-by rank lists all ran
 def shares_of_time(use: Busy) -> dict[str, float]:
     """The parts of a device's time that a verdict names, as shares."""
     causes = {f"idle: {name}": time for name, time in use.idle_causes.items()}
-    parts = {"busy": use.busy_ns, "communication alone": use.communication_ns, "copies alone": use.copies_ns, **causes}
+    parts = {"busy": use.busy_ns, **use.alone_ns, **causes}
     return {name: time / use.rated_ns for name, time in parts.items()} if use.rated_ns else {}
 
 

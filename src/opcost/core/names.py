@@ -142,6 +142,41 @@ def collective_kind(name: str) -> str:
     return next((kind for part, kind in _KINDS if part in bare), "")
 
 
+MESSAGES = frozenset(("send", "recv", "send_recv"))
+"""Types of collectives between two ranks, as the stages of a pipeline send them."""
+
+
+_MESH = "mesh_"  # begins the description of a group that a DeviceMesh made; the name of the dimension follows
+_UNNAMED = "mesh_default"  # the description of a group of all ranks that a DeviceMesh made, of whichever dimension
+
+
+def mesh_axis(description: str) -> str:
+    """The dimension of the mesh whose process group has this description; empty for a group of no DeviceMesh."""
+    named = description.startswith(_MESH) and description != _UNNAMED
+    return description.removeprefix(_MESH) if named else ""
+
+
+def group_label(group: str, description: str) -> str:
+    """What a process group is called: by the dimension of its mesh or its description, else by its name."""
+    plain = "" if description in ("undefined", "default_pg", _UNNAMED) else description
+    return mesh_axis(description) or plain or group
+
+
+def members_text(ranks: Sequence[int]) -> str:
+    """The ranks of a process group, mostly evenly apart: `0-7`, `0-56:8`, `0,3,4`."""
+    step = ranks[1] - ranks[0] if len(ranks) > 1 else 0
+    if len(ranks) < 3 or step < 1 or list(ranks) != list(range(ranks[0], ranks[-1] + 1, step)):
+        return ",".join(map(str, ranks))
+    return f"{ranks[0]}-{ranks[-1]}" + (f":{step}" if step > 1 else "")
+
+
+def members_of(text: str) -> tuple[int, ...]:
+    """The ranks that `members_text` wrote."""
+    if not (found := re.fullmatch(r"(\d+)-(\d+)(?::(\d+))?", text)):
+        return tuple(map(int, filter(None, text.split(","))))
+    return tuple(range(int(found[1]), int(found[2]) + 1, int(found[3] or 1)))
+
+
 def algorithm_of(kernel: str) -> str:
     """The algorithm and the protocol in a kernel's name, such as `RING_LL`; newer kernels decide when they run."""
     found = _ALGORITHM.search(kernel)

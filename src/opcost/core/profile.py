@@ -143,7 +143,7 @@ class CollectiveSummary(NamedTuple):
     device: str
     rank: int
     name: str  # as the framework or the library calls it
-    group: str  # the process group; empty where the trace does not have it, and so on below
+    group: str  # the axis of the mesh, or the process group; empty where the trace does not have it, and so on below
     ranks: int | None  # members of the group
     bytes: int | None  # of one of them: the larger of what goes in and what comes out on a rank, as nccl-tests take it
     dtype: str
@@ -152,6 +152,8 @@ class CollectiveSummary(NamedTuple):
     time_ns: int
     least_ns: int
     median_ns: float
+    members: str = ""  # the ranks of the group, as `core.names.members_text` writes them
+    exposed_ns: int | None = None  # of the time, that while nothing computed on the device
 
 
 class RankWait(NamedTuple):
@@ -347,6 +349,7 @@ class Busy(NamedTuple):
     delay_p90_ns: float | None = None
     compute_ns: int | None = None  # of the busy time, while something computed; None: kernels are not classified
     communication_ns: int = 0  # of the busy time, while collectives ran and nothing computed; below, only copies
+    stages_ns: int = 0  # of the last that in which the collectives were messages between the stages of a pipeline
     copies_ns: int = 0
     transfers_ns: int = 0  # of the last that in which one of them crossed the device's border
     all_communication_ns: int = 0  # time with a collective under way, and below with a copy, whatever else ran
@@ -380,6 +383,15 @@ class Busy(NamedTuple):
     @property
     def overlap_ns(self) -> int:
         return self.work_ns - self.busy_ns
+
+    @property
+    def alone_ns(self) -> dict[str, int]:
+        """The busy time in which nothing computed, by what ran."""
+        return {
+            "communication alone": self.communication_ns - self.stages_ns,
+            "pipeline bubble": self.stages_ns,
+            "copies alone": self.copies_ns,
+        }
 
     @property
     def rated_ns(self) -> int:

@@ -100,10 +100,14 @@ class Table:
     ) -> Table:  # fmt: skip
         """A table of plain rows and, where given, what they add up to.
 
-        Its columns are words `name:unit`; one with `?` behind it is left out where it is the same in every line.
+        Its columns are words `name:unit`; one with `?` behind it is left out where it is the same in every line, and one with
+        `!` where no line has it.
         """
         words = [word.partition(":") for word in columns.split()]
-        fields = tuple(Field(name, cast("Unit", unit.rstrip("?")), dull=unit.endswith("?")) for name, _, unit in words)
+        fields = tuple(
+            Field(name, cast("Unit", unit.rstrip("?!")), dull=unit.endswith("?"), blank=(None,) * unit.endswith("!"))
+            for name, _, unit in words
+        )
         sums = () if total is None else (Line(total, "total"),)
         return cls(title=title, fields=fields, lines=(*map(Line, lines), *sums), remarks=tuple(remarks))
 

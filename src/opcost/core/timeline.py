@@ -1,8 +1,10 @@
 """Spans of time: gaps between them, and lanes of events few enough to be drawn."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from opcost.core.escaping import printable
@@ -48,6 +50,31 @@ def covered(spans: Iterable[tuple[int, int]]) -> int:
             total += end - reached
             reached = end
     return total
+
+
+class CoveredTime:
+    """The time that some spans cover, which are ordered by their starts: how much of any other span is in it."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in spans:
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+        lengths = (end - start for start, end in zip(self._starts, self._ends, strict=True))
+        self._before = [*accumulate(lengths, initial=0)]
+
+    def _until(self, time: int) -> int:
+        """How much is covered before a moment."""
+        place = bisect_right(self._starts, time)
+        return self._before[place] - (max(0, self._ends[place - 1] - time) if place else 0)
+
+    def within(self, start: int, end: int) -> int:
+        """How much of a span is covered."""
+        return self._until(end) - self._until(start)
 
 
 # -- events of a run on lanes over time: where there are too many to draw, short neighbours become one -----------------

@@ -7,7 +7,7 @@ is the share of the bandwidth within a node that NCCL, or RCCL, uses at best.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ REACHED = 0.8
 REACHED_BETWEEN = 0.97
 """The share of the bandwidth between nodes: of 400 Gb/s RDMA transfers reach 3,108 of 3,200 Gb/s on a p5.48xlarge
 (Perplexity, High-Performance GPU Memory Transfer on AWS)."""
+DIRECT = frozenset({"all_to_all", "gather", "scatter"})
+"""Collectives in which each rank sends its part to each other rank, without steps in between."""
 _EXAMPLE = "8 per node, nvlink 450GB/s, network 50GB/s per gpu"
 _WITHIN, _BETWEEN = ("nvlink", "xgmi", "pcie", "within"), ("network", "between")
 
@@ -36,6 +38,8 @@ class Cluster:
     within: float
     between: float
     reached: float = REACHED
+    devices: tuple[str, ...] = ()
+    """The GPUs of which it is the usual cluster."""
     source: str = "as given"
     reached_source: str = "assumed"
 
@@ -58,7 +62,16 @@ class Cluster:
         group = range(ranks)
         if mesh is not None and axis in mesh.shape and mesh.shape[axis] == ranks:
             group = mesh.group(rank, axis)
-        return len({member // self.gpus for member in group})
+        return self.nodes_of(group)
+
+    def nodes_of(self, members: Iterable[int]) -> int:
+        """The nodes on which some ranks are, which are numbered node by node."""
+        return len({member // self.gpus for member in members})
+
+    def link(self, kind: str, ranks: int, nodes: int) -> float:
+        """Bytes per second of the links that a collective is bound by, as they are printed: NVLink, or network cards."""
+        cards = 1 if kind in DIRECT else max(1, ranks // nodes)  # of the node that it uses at once
+        return self.within if nodes == 1 else min(self.within, self.between * cards)
 
     def bandwidth(self, ranks: int, nodes: int) -> float:
         """Bytes per second that leave each rank of a group at best, where all of them send to a neighbour at once.
@@ -71,12 +84,17 @@ class Cluster:
 
 def _read(entry: dict[str, Any]) -> Cluster:
     speeds = {name: entry.pop(name) * GIGA for name in ("within", "between")}
-    return Cluster(**entry, **speeds)
+    return Cluster(devices=tuple(entry.pop("devices", ())), **entry, **speeds)
 
 
 CLUSTERS: Mapping[str, Cluster] = {
     entry["name"]: _read(entry) for entry in packaged_table(__package__, "clusters.json")
 }
+
+
+def usual_cluster(device: str) -> Cluster | None:
+    """What GPUs of this name are usually connected by, where that is known."""
+    return next((cluster for cluster in CLUSTERS.values() if device in cluster.devices), None)
 
 
 def _described(text: str) -> Cluster:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from math import log2
 from typing import NamedTuple
 
-from opcost.distributed.clusters import Cluster
+from opcost.distributed.clusters import DIRECT, Cluster
 
 
 class Protocol(NamedTuple):
@@ -36,8 +36,8 @@ TREE: Mapping[str, Protocol] = {
 }
 ROUNDS: Mapping[str, int] = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 """How often a payload goes around the ring."""
-DIRECT = frozenset({"all_to_all", "gather", "scatter"})
-"""Each rank sends its part to each other rank, without steps in between."""
+KINDS = frozenset({*ROUNDS, *DIRECT, "broadcast", "reduce", "send", "recv", "send_recv"})
+"""Types of which the time is known."""
 
 
 def collective_ns(kind: str, payload: int, ranks: int, nodes: int, cluster: Cluster) -> float:

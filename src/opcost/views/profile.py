@@ -398,7 +398,7 @@ def _of_ranks(answer: Answer) -> list[str]:
 def _verdict(alike: list[Busy], answer: Answer) -> str:
     """How a device spent its time, and what it lost: shares of the time from its first kernel to its last, but for long gaps."""
     use = middle(alike)
-    busy = _shares(use, {"communication alone": use.communication_ns, "copies alone": use.copies_ns})
+    busy = _shares(use, use.alone_ns)
     causes = use.idle_causes
     rest = use.idle_ns - use.gap_ns
     idle = _shares(use, {**causes, "not known why": rest - sum(causes.values())} if any(causes.values()) else {})

@@ -8,7 +8,7 @@ from opcost.core.sheet import Remedy
 LINES = "lines"
 """The table of the answer itself; other tables are named by their titles, and "timeline" and "operators" are views."""
 _COPIES = "breakdown: copies"
-_COLLECTIVES, _RANKS = "communication: collectives", "communication: ranks"
+_COLLECTIVES, _GROUPS, _RANKS = (f"communication: {table}" for table in ("collectives", "groups", "ranks"))
 _ADVICE = {
     "idle: host-bound": Remedy(
         "The host launches too slowly: capture the step in a graph of the device, compile the model, or give each kernel more to "
@@ -34,6 +34,10 @@ _ADVICE = {
     ),
     "communication that nothing hides": Remedy(
         "Begin collectives sooner, or in smaller pieces, so that something computes beside them.", _COLLECTIVES
+    ),
+    "pipeline bubble": Remedy(
+        "Stages wait for each other: more microbatches, an interleaved or zero-bubble schedule, stages of equal work.",
+        _GROUPS,
     ),
     "copies that could run beside kernels": Remedy(
         "Copy from pinned memory, without waiting, on a stream of its own.", _COPIES

@@ -49,7 +49,9 @@ _LANES = {OPERATOR: CALLS, ANNOTATION: CALLS, RUNTIME: LEAVES, OVERHEAD: LEAVES,
 MODULE_PREFIX = "nn.Module: "
 COLLECTIVE_OPERATOR = "record_param_comms"
 """The operator around the launch of a collective, whose arguments describe it."""
-COLLECTIVE_FIELDS = ("collective", "group_name", "in_elements", "out_elements", "group_size", "element")
+COLLECTIVE_FIELDS = (
+    "collective", "group_name", "in_elements", "out_elements", "group_size", "element", "group_description", "group_ranks",
+)  # fmt: skip
 """The fields of arguments that describe a collective."""
 K = TypeVar("K")
 APART = b"\0"  # between the parts of a signature; no JSON text has this byte in it

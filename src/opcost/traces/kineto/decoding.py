@@ -43,6 +43,7 @@ _NAMES = {
     "types": "Input type", "strides": "Input Strides", "dims": "Input Dims", "old_dims": "Input dims",
     "collective": "Collective name", "group_name": "Process Group Name", "in_elements": "In msg nelems",
     "out_elements": "Out msg nelems", "group_size": "Group size", "element": "dtype",
+    "group_description": "Process Group Description", "group_ranks": "Process Group Ranks",
     "address": "Addr", "changed": "Bytes", "device_id": "Device Id", "device_type": "Device Type",
     "allocated": "Total Allocated", "reserved": "Total Reserved", "task": "Task Type",
     "occupancy": "est. achieved occupancy %", "blocks_per_sm": "blocks per SM",
@@ -67,6 +68,8 @@ class Args(msgspec.Struct, gc=False, rename=_NAMES):
     out_elements: Raw = NOTHING
     group_size: Raw = NOTHING
     element: Raw = NOTHING
+    group_description: Raw = NOTHING
+    group_ranks: Raw = NOTHING
     task: Raw = NOTHING  # what Ascend's tools write of work on a device, which they give no category
     device: Number = None
     stream: Number = None

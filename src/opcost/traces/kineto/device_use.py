@@ -9,16 +9,25 @@ the call it is the launch that takes time, and beyond what launches take, whatev
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from opcost.core.graph import BITS
-from opcost.core.names import algorithm_of, is_copy, is_transfer, short_kernel_name
+from opcost.core.names import (
+    MESSAGES,
+    algorithm_of,
+    collective_kind,
+    group_label,
+    is_copy,
+    is_transfer,
+    members_text,
+    short_kernel_name,
+)
 from opcost.core.profile import IDLE_CAUSES, Busy, CollectiveSummary, CopySummary
-from opcost.core.timeline import covered, long_gaps
+from opcost.core.timeline import CoveredTime, covered, long_gaps
 from opcost.frontends.inputs import ALIASES
 from opcost.traces.kineto.columns import APART, COLLECTIVE_OPERATOR, decoded
 from opcost.traces.kineto.memory_use import memory_of
@@ -76,6 +85,11 @@ class _DeviceUse:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._ends = sorted(end for _, end in _spans(trace, SYNCHRONISES))
+        self._between_stages = {
+            place
+            for place, message in _messages(trace)
+            if message.ranks is not None and collective_kind(message.name) in MESSAGES
+        }
         self._loads = sorted(_spans(trace, LOADS))
         """When the host waited for the next batch; such waits of one process do not overlap."""
 
@@ -119,7 +133,7 @@ class _DeviceUse:
         """Busy time by what the device did: computing, communicating, copying; what overlaps counts for the first of them."""
         trace = self._trace
         work, names = trace.columns.device, trace.kernel_names
-        collective = trace.columns.library_kernels | {work.name[place] for place in trace.columns.collectives}
+        collective = _collective_kernels(trace)
         copy = {number for number, name in enumerate(names) if is_copy(name)}
         transfer = {number for number in copy if is_transfer(names[number])}
 
@@ -133,10 +147,13 @@ class _DeviceUse:
         computes = without(collective, others)
         busy, working = spent(ordered), spent(others)
         computing = spent(computes) if collective else working
+        apart = self._between_stages
+        without_messages = spent(place for place in others if place not in apart) if apart else working
         return {
             "busy_ns": busy,
             "compute_ns": computing,
             "communication_ns": working - computing,
+            "stages_ns": working - without_messages,
             "copies_ns": busy - working,
             "transfers_ns": (spent(without(copy - transfer)) if transfer else working) - working,
             "all_communication_ns": spent(place for place in others if work.name[place] in collective),
@@ -261,6 +278,7 @@ class Message(NamedTuple):
     bytes: int | None = None
     dtype: str = ""
     algorithm: str = ""
+    members: str = ""  # ranks, as `members_text` writes them
 
 
 class Collective(NamedTuple):
@@ -270,14 +288,30 @@ class Collective(NamedTuple):
     start: int
     duration: int
     message: Message
+    exposed: int = 0  # of the duration, that while nothing computed on the device
 
 
 def collectives_of(trace: Trace) -> tuple[Collective, ...]:
     """Kernels that the profiler marked as collectives, or that have the library's name, by start."""
-    columns = trace.columns
-    work, library, messages = columns.device, columns.library_kernels, list(columns.messages)
+    work = trace.columns.device
+    computing: dict[str, CoveredTime] = {}
     found = []
-    for place, name in enumerate(work.name):
+    for place, message in _messages(trace):
+        device, start, spent = trace.queues[work.queue[place]][0], work.start[place], work.duration[place]
+        if device not in computing:
+            computing[device] = _computing(trace, device)
+        exposed = spent - computing[device].within(start, start + spent)
+        found.append(Collective(device, trace.base_ns + start, spent, message, exposed))
+    return tuple(sorted(found, key=lambda each: each.start))
+
+
+def _messages(trace: Trace) -> Iterator[tuple[int, Message]]:
+    """What each collective on a device is, and its place."""
+    columns = trace.columns
+    library, messages = columns.library_kernels, list(columns.messages)
+    if not library and not columns.collectives:
+        return
+    for place, name in enumerate(columns.device.name):
         marked = columns.collectives.get(place)
         if marked is None and name not in library:
             continue
@@ -285,44 +319,71 @@ def collectives_of(trace: Trace) -> tuple[Collective, ...]:
         owner = trace.owner_of(place)
         if marked is None and owner is not None and trace.name_of(owner) == COLLECTIVE_OPERATOR:
             spelt = tuple(trace.signatures[trace.rows.signature[owner]].concrete.split(APART))
-        message = _message(spelt, trace.kernel_names[name])
-        start = trace.base_ns + work.start[place]
-        found.append(Collective(trace.queues[work.queue[place]][0], start, work.duration[place], message))
-    return tuple(sorted(found, key=lambda each: each.start))
+        message, description = _message(spelt, trace.kernel_names[name])
+        if message.group:
+            listed, ranks = trace.groups.get(message.group, ("", ()))
+            members = message.members or (members_text(ranks) if len(ranks) == message.ranks else "")
+            message = message._replace(group=group_label(message.group, description or listed), members=members)
+        yield place, message
+
+
+def _collective_kernels(trace: Trace) -> set[int]:
+    """The numbers of kernels that are collectives."""
+    columns = trace.columns
+    return columns.library_kernels | {columns.device.name[place] for place in columns.collectives}
+
+
+def _computing(trace: Trace, device: str) -> CoveredTime:
+    """When something computed on a device."""
+    work = trace.columns.device
+    others = {number for number, name in enumerate(trace.kernel_names) if is_copy(name)} | _collective_kernels(trace)
+    spans = (
+        (start, start + spent)
+        for name, queue, start, spent in zip(work.name, work.queue, work.start, work.duration, strict=True)
+        if name not in others and trace.queues[queue][0] == device
+    )
+    return CoveredTime(sorted(spans))
 
 
 @lru_cache(maxsize=1 << 12)
-def _message(spelt: tuple[bytes, ...], kernel: str) -> Message:
-    """The fields as the trace spells them: name, group, elements in and out, members, element type."""
+def _message(spelt: tuple[bytes, ...], kernel: str) -> tuple[Message, str]:
+    """The fields as the trace spells them, in the order of `COLLECTIVE_FIELDS`; and the description of the group."""
     bare = short_kernel_name(kernel)
     if not any(spelt):
-        return Message(name=bare, algorithm=algorithm_of(kernel))
-    name, group, ins, outs, size, dtype = map(decoded, spelt)
+        return Message(name=bare, algorithm=algorithm_of(kernel)), ""
+    name, group, ins, outs, size, dtype, description, listed = map(decoded, spelt)
     word = str(dtype).lower()
     width = BITS.get(ALIASES.get(word, word), 0) // 8
     moved = [elements for elements in (ins, outs) if type(elements) is int]
-    return Message(
+    ranks = decoded(listed.encode()) if isinstance(listed, str) else listed  # of more than 30 it is no list
+    whole = isinstance(ranks, list) and all(type(rank) is int for rank in ranks) and len(ranks) == size
+    message = Message(
         name=bare if name is None else str(name),
         group="" if group is None else str(group),
         ranks=size if type(size) is int else None,
         bytes=max(moved) * width if moved and width else None,
         dtype=dtype if isinstance(dtype, str) else "",
         algorithm=algorithm_of(kernel),
+        members=members_text(ranks) if whole else "",
     )
+    return message, description if isinstance(description, str) else ""
 
 
 def exchanges(found: Sequence[Collective], rank: int) -> list[CollectiveSummary]:
     """Those of one sort and size on a device together, in the order of the first of each."""
-    times: dict[tuple[str, Message], list[int]] = {}
+    alike: dict[tuple[str, Message], list[Collective]] = {}
     for each in found:
-        times.setdefault((each.device, each.message), []).append(each.duration)
-    return [
-        CollectiveSummary(
-            device=device, rank=rank, **message._asdict(), number=len(durations), time_ns=sum(durations),
-            least_ns=min(durations), median_ns=median(durations),
-        )
-        for (device, message), durations in times.items()
-    ]  # fmt: skip
+        alike.setdefault((each.device, each.message), []).append(each)
+    summaries = []
+    for (device, message), members in alike.items():
+        times = [each.duration for each in members]
+        summaries.append(
+            CollectiveSummary(
+                device=device, rank=rank, **message._asdict(), number=len(times), time_ns=sum(times), least_ns=min(times),
+                median_ns=median(times), exposed_ns=sum(each.exposed for each in members),
+            )
+        )  # fmt: skip
+    return summaries
 
 
 # -- all of it, as `Profile.extra` has it

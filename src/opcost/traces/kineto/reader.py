@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
+from typing import Any
 
 from opcost.core.graph import Note
 from opcost.core.interrupts import garbage_collector_paused
@@ -166,4 +167,15 @@ def _read(file: TraceFile, *, partial: bool = False, memory: bool | None = None)
     meta |= {key: str(fields[key]) for key in _META if key in fields}
     meta |= {key: str(value) for key, value in fields.items() if key.endswith("_version")}
     trace.meta, trace.written_rank, trace.file_notes = meta, rank, notes
+    trace.groups = _groups(distributed.get("pg_config"))
     return trace
+
+
+def _groups(listed: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The process groups of `distributedInfo` by name: description and ranks."""
+    found = {}
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("ranks"), list):
+            ranks = [rank for rank in each["ranks"] if type(rank) is int]
+            found[str(each.get("pg_name", ""))] = str(each.get("pg_desc", "")), tuple(ranks)
+    return found

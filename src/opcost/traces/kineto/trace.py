@@ -95,6 +95,8 @@ class Trace:
     """Kernels whose `External id` names the operator that launched them, and those where it names another."""
     meta: Mapping[str, str] = field(default_factory=dict)
     written_rank: int | None = None  # as the file has it; without one it is not rank 0
+    groups: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    """Of each process group by its name, its description and ranks."""
     file_notes: Sequence[Note] = ()  # what was left out of the file
 
     def __post_init__(self) -> None:

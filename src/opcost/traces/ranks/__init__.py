@@ -98,10 +98,11 @@ class Ranks:
         return found.with_columns(wait_ns=known).sort("rank")
 
     def collectives(self) -> pl.DataFrame:
-        """Each collective that every rank took part in: how long each rank was in it and of that only waited.
+        """Each collective that every rank of its group took part in: how long each rank was in it and of that only waited.
 
-        Ranks in `apart` are left out. The rank that comes last waits for no other and is in it for the shortest time; what the
-        others are in it longer they wait. This needs no common clock. Collectives are matched by name, process group and order.
+        Ranks in `apart` are left out, and groups of which a rank has no file. The rank that comes last waits for no other and is
+        in it for the shortest time; what the others are in it longer they wait. This needs no common clock. Collectives are
+        matched by name, process group and order.
         """
         import polars as pl
 
@@ -109,16 +110,17 @@ class Ranks:
         frame = self.frame.filter(~pl.col("rank").is_in(list(self.apart)))
         members = frame["rank"].n_unique()
         found = frame.filter(pl.col("what") == "collective").select(
-            "rank", pl.col("type").alias("name"), pl.col("stream").alias("group"), "place", "device_ns"
-        )
+            "rank", pl.col("type").alias("name"), pl.col("stream").alias("group"), "place", "device_ns",
+            size=pl.col("count").fill_null(members),
+        )  # fmt: skip
         least, ranks = pl.col("device_ns").min().over(keys), pl.col("rank").n_unique().over(keys)
         found = found.with_columns(
             wait_ns=pl.col("device_ns") - least,
             others_ns=pl.col("device_ns").sum().over(keys) - least * ranks,
             ranks=ranks,
         )
-        whole = found.filter((pl.col("ranks") == members) & (pl.col("ranks") > 1))
-        return whole.drop("ranks").sort("name", "group", "place", "rank")
+        whole = found.filter((pl.col("ranks") == pl.min_horizontal("size", pl.lit(members))) & (pl.col("ranks") > 1))
+        return whole.drop("ranks", "size").sort("name", "group", "place", "rank")
 
     def stragglers(self) -> pl.DataFrame:
         """The ranks that others waited for, the worst first."""

@@ -30,7 +30,7 @@ _EXTRA = {
 }  # fmt: skip
 """What rows are that have an entry of a profile's `extra` whole, and under which name it is there."""
 
-CACHE_VERSION = "14"  # changed whenever the columns or the way to them change, so that old caches are not used
+CACHE_VERSION = "15"  # changed whenever the columns or the way to them change, so that old caches are not used
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
 NUMBERS = (
@@ -80,10 +80,12 @@ def _of_table(table: TraceTable) -> Iterator[dict[str, Any]]:
             entry.update(_spread(device if row.kernels else table.host[row.id]))
         yield entry
     seen: Counter[tuple[str, str]] = Counter()
-    for device, _, duration, message in table.collectives:
-        key = message.name, message.group
-        named = {"type": message.name, "stream": message.group, "device": device, "place": seen[key]}
-        yield {"what": "collective", **named, "device_ns": duration, "attrs": json.dumps(message._asdict())}
+    for device, _, duration, message, exposed in table.collectives:
+        group = message.group + (f" ({message.members})" if message.members else "")
+        key = message.name, group
+        named = {"type": message.name, "stream": group, "device": device, "place": seen[key], "count": message.ranks}
+        attrs = json.dumps(message._asdict() | {"exposed": exposed})
+        yield {"what": "collective", **named, "device_ns": duration, "attrs": attrs}
         seen[key] += 1
     extra: Mapping[str, Any] = profile.extra
     for what, name in _EXTRA.items():
@@ -149,8 +151,9 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
     ]
     exchanged: defaultdict[int, list[Collective]] = defaultdict(list)
     for row in of["collective"]:
-        message = Message(**json.loads(row["attrs"]))
-        exchanged[row["rank"]].append(Collective(row["device"], 0, row["device_ns"], message))
+        attrs = json.loads(row["attrs"])
+        exposed = attrs.pop("exposed")
+        exchanged[row["rank"]].append(Collective(row["device"], 0, row["device_ns"], Message(**attrs), exposed))
     extra: dict[str, list[dict[str, Any]]] = {
         name: [json.loads(row["attrs"]) | {"rank": row["rank"]} for row in of[what]] for what, name in _EXTRA.items()
     }

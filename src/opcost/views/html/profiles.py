@@ -107,8 +107,7 @@ def _uses(answer: Answer) -> list[PageData]:
         idle = {f"idle: {cause}": time for cause, time in use.idle_causes.items()}
         parts = {
             "computing": use.busy_ns - use.communication_ns - use.copies_ns,
-            "communication alone": use.communication_ns,
-            "copies alone": use.copies_ns,
+            **use.alone_ns,
             **idle,
             "idle": use.idle_ns - use.gap_ns - sum(idle.values()),
         }

@@ -11,6 +11,7 @@ import torch
 
 from opcost.core.graph import Attr
 from opcost.core.interrupts import is_delivered
+from opcost.core.names import mesh_axis
 from opcost.errors import RuleError
 from opcost.frontends.aten.call import AtenCall, Translation
 from opcost.frontends.aten.schema import translate as translate_call
@@ -91,8 +92,6 @@ def substitute(tree: Any, feed: Iterator[torch.Tensor], device: torch.device) ->
 
 RANKS = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "symm_mem"})
 """The libraries of such operators. None of them is ever run without data: the other ranks do not count, and would not answer."""
-_MESH = "mesh_"  # begins the description of a group that a DeviceMesh made; the name of the dimension follows
-_UNNAMED = "mesh_default"  # the description of a group of all ranks that a DeviceMesh made, of whichever dimension
 
 
 def group_attrs(args: dict[str, Any], axes: Mapping[str, str]) -> dict[str, Attr]:
@@ -110,8 +109,7 @@ def group_attrs(args: dict[str, Any], axes: Mapping[str, str]) -> dict[str, Attr
         size, name, description = int(found.size()), str(found.group_name), str(found.group_desc)
     except (RuntimeError, TypeError, ValueError):  # a group that is gone
         return {}
-    is_named = description.startswith(_MESH) and description != _UNNAMED
-    axis = description.removeprefix(_MESH) if is_named else axes.get(name)
+    axis = mesh_axis(description) or axes.get(name)
     return {"group": size} if axis is None else {"group": size, "axis": axis}
 
 

@@ -8,7 +8,7 @@ import { setState, setTableState, tableState } from "./state.js";
 import { longestIdle } from "./timeline.js";
 
 const PARTS = new Map([
-  ["computing", "#0072b2"], ["communication alone", "#cc79a7"], ["copies alone", "#56b4e9"], ["idle: host-bound", "#d55e00"],
+  ["computing", "#0072b2"], ["communication alone", "#cc79a7"], ["pipeline bubble", "#882255"], ["copies alone", "#56b4e9"], ["idle: host-bound", "#d55e00"],
   ["idle: after synchronisation", "#e69f00"], ["idle: waiting for input", "#b8a800"], ["idle: launch latency", "#8a929c"], ["idle: blocked after launch", "#5d6670"], ["idle: long launch calls", "#994f00"], ["idle", "#c4c9d0"],
 ]);
 

@@ -31,7 +31,7 @@ from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precis
 from opcost.frontends.options import CountOptions, check_understood
 from opcost.frontends.registry import load, owner
 from opcost.frontends.source import ModelFile, PythonModel, SavedReport, Source, resolve
-from opcost.options import Causal, Counting, Profiling, Reading, TraceQuerying
+from opcost.options import Causal, Counting, OfRanks, Profiling, Reading, TraceQuerying
 from opcost.profiles import Profile, askable
 from opcost.recorders.registry import ProfileOptions, Recorder, recorder_of, recorder_of_file
 from opcost.rules import default_rules
@@ -110,8 +110,9 @@ def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report
 def _sharding(given: Any) -> Sharding | None:
     """The rank that is counted, where that is one of many."""
     if given.mesh is None:
-        about = ("rank", "reshard", "reduce_dtype", "tp_plan")
-        if given_alone := [name for name in about if getattr(given, name) != declared(Counting)[name][1].default]:
+        if given_alone := [
+            name for name in declared(OfRanks) if getattr(given, name) != declared(Counting)[name][1].default
+        ]:
             raise InputError(
                 f"{given_alone[0]} is about one rank of a mesh, and no mesh is given", hint='mesh="fsdp=128,tp=8"'
             )
@@ -119,7 +120,7 @@ def _sharding(given: Any) -> Sharding | None:
     reduce_dtype = None if given.reduce_dtype is None else parse_dtype(given.reduce_dtype)
     return Sharding(
         mesh=Mesh.of(given.mesh), rank=given.rank, reshard=given.reshard, reduce_dtype=reduce_dtype,
-        plan=plan_of(given.tp_plan),
+        plan=plan_of(given.tp_plan), sequence=given.sequence_parallel, loss=given.loss_parallel,
     )  # fmt: skip
 
 

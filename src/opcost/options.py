@@ -142,6 +142,11 @@ class OfRanks(TypedDict, total=False):
     tp_plan: Annotated[File | Mapping[str, str] | None, Option(
         'JSON file of styles of tensor parallelism by the pattern of modules, {"layers.*.wq": "colwise"}, in place of the '
         "model's own plan or the usual names of layers.", RANKS, "FILE", typed=Path)]
+    sequence_parallel: Annotated[bool, Option(
+        "With tp, norms, dropout and residuals have parts of the sequence, gathered before layers and scattered behind them.",
+        RANKS, default=False)]
+    loss_parallel: Annotated[bool, Option(
+        "With tp, the loss is computed on parts of the vocabulary, and logits are not gathered.", RANKS, default=False)]
 
 
 class Counting(Costing, OfRanks, total=False):

@@ -33,13 +33,14 @@ class LiveStorages(TorchDispatchMode):
     def _see(self, tree: Any) -> None:
         for tensor in tree_leaves(tree):
             local = getattr(tensor, "_local_tensor", tensor)
+            local = getattr(local, "elem", local)
             if isinstance(local, torch.Tensor):
                 storage = local.untyped_storage()
                 self._alive[storage._cdata] = ref(storage)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(kind.__name__ == "DTensor" for kind in types):
-            return NotImplemented  # it is taken apart into this rank's operators, which follow
+        if any(kind.__name__ in ("DTensor", "AsyncCollectiveTensor") for kind in types):
+            return NotImplemented  # it is taken apart into this rank's operators, or waited for, which follow
         self._see((args, kwargs))
         result = func(*args, **(kwargs or {}))
         self._see(result)

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from live_storages import LiveStorages
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
+)
 from torch.utils._pytree import tree_leaves
 
 import opcost
 
 B, D, H = 8, 64, 256
+INPUT = torch.ones(B, D)
+WIDTH, HEADS, WORDS = 64, 8, 128
+TOKENS = torch.zeros(2, 32, dtype=torch.long)
 ODD = 250  # rows that four ranks do not share evenly
 LIMIT = timedelta(seconds=240)
 
@@ -46,13 +61,20 @@ class RankRun(LiveStorages):
         self.sent: list[Sent] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == "c10d":
-            sides = [sum(t.nbytes for t in tree_leaves(side) if isinstance(t, Tensor)) for side in args]
-            group = next(
-                arg for arg in args if isinstance(arg, torch.ScriptObject) and "ProcessGroup" in str(arg._type())
-            )
-            self.sent.append((func._schema.name, max(sides), dist.ProcessGroup.unbox(group).size()))
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if func.namespace in ("c10d", "_c10d_functional") and (group := group_of(args)) is not None:
+            sides = [sum(t.nbytes for t in tree_leaves(side) if isinstance(t, Tensor)) for side in (*args, result)]
+            self.sent.append((func._schema.name, max(sides), group.size()))
+        return result
+
+
+def group_of(args: tuple[Any, ...]) -> Any:
+    """The process group that an operator is given: an object or, last of all texts, its name; None of one that only waits."""
+    found = [arg for arg in args if isinstance(arg, torch.ScriptObject) and "ProcessGroup" in str(arg._type())]
+    if found:
+        return dist.ProcessGroup.unbox(found[0])
+    names = [arg for arg in args if isinstance(arg, str)]
+    return dist.distributed_c10d._resolve_process_group(names[-1]) if names else None
 
 
 def fully_sharded() -> nn.Module:
@@ -82,12 +104,112 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 ACCUMULATING = frozenset({"fully_shard, accumulating"})
 
 
-def measured(model: nn.Module, *, accumulates: bool) -> tuple[int, list[Sent]]:
+class Language(nn.Module):
+    """A decoder with its loss, whose layers have usual names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tok_embeddings = nn.Embedding(WORDS, WIDTH)
+        self.layers = nn.ModuleList(Layer() for _ in range(2))
+        self.norm, self.lm_head = nn.RMSNorm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
+
+    def forward(self, tokens: Tensor) -> dict[str, Tensor]:
+        x = self.tok_embeddings(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        logits = self.lm_head(self.norm(x))
+        return {"loss": nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())}
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention_norm, self.ffn_norm = nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)
+        self.attention, self.feed_forward = Attention(), FeedForward()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.feed_forward(self.ffn_norm(x))
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (w(x).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
+        out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.wo(out.transpose(1, 2).flatten(-2))
+
+
+class FeedForward(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w1, self.w3 = nn.Linear(WIDTH, 2 * WIDTH, bias=False), nn.Linear(WIDTH, 2 * WIDTH, bias=False)
+        self.w2 = nn.Linear(2 * WIDTH, WIDTH, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.w2(nn.functional.silu(self.w1(x)) * self.w3(x))
+
+
+def tensor_parallel(net: nn.Module, *, sequence: bool = False, loss: bool = False) -> nn.Module:
+    """Spread by hand over all ranks, as torchtitan does it, but with distributed tensors between layers."""
+    whole, sharded = Replicate(), Shard(1) if sequence else Replicate()
+    local = not sequence
+    head: dict[str, Any] = (
+        {"output_layouts": Shard(-1), "use_local_output": False} if loss else {"output_layouts": whole}
+    )
+    plan: dict[str, Any] = {
+        "tok_embeddings": RowwiseParallel(input_layouts=whole, output_layouts=sharded, use_local_output=local),
+        "layers.*.attention.wo": RowwiseParallel(output_layouts=sharded, use_local_output=local),
+        "layers.*.feed_forward.w2": RowwiseParallel(output_layouts=sharded, use_local_output=local),
+        "lm_head": ColwiseParallel(input_layouts=sharded, **head),
+        **{f"layers.*.{name}": ColwiseParallel() for name in COLWISE},
+    }
+    if sequence:
+        gathered = {
+            name: PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(whole,)) for name in BLOCKS
+        }
+        plan |= {"norm": SequenceParallel(), **{f"layers.*.{name}": SequenceParallel() for name in NORMS}}
+        plan |= {f"layers.*.{name}": style for name, style in gathered.items()}
+    return parallelize_module(net, init_device_mesh("cpu", (dist.get_world_size(),)), plan)
+
+
+COLWISE = ("attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3")
+BLOCKS, NORMS = ("attention", "feed_forward"), ("attention_norm", "ffn_norm")
+
+
+class Layout(NamedTuple):
+    """A model that real ranks spread by hand, and the options with which a count does."""
+
+    model: Callable[[], nn.Module]
+    spread: Callable[[nn.Module], nn.Module]
+    mesh: str  # with the number of ranks
+    options: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    during: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+LAYOUTS: dict[str, Layout] = {
+    "tp": Layout(Language, tensor_parallel, "tp={ranks}"),
+    "tp, sequence": Layout(
+        Language, partial(tensor_parallel, sequence=True), "tp={ranks}", {"sequence_parallel": True}
+    ),
+    "tp, loss": Layout(
+        Language, partial(tensor_parallel, loss=True), "tp={ranks}", {"loss_parallel": True}, loss_parallel
+    ),
+    "tp, sequence, loss": Layout(
+        Language, partial(tensor_parallel, sequence=True, loss=True), "tp={ranks}",
+        {"sequence_parallel": True, "loss_parallel": True}, loss_parallel,
+    ),
+}  # fmt: skip
+
+
+def measured(model: nn.Module, x: Tensor, *, accumulates: bool = False) -> tuple[int, list[Sent]]:
     """The least peak of some steps, and what was sent in the last; DistributedDataParallel makes new buckets after the first.
 
     Threads of gloo hold what they have sent for a moment longer, in some steps.
     """
-    x = torch.ones(B, D)
     peaks = []
     for _ in range(4):
         if not accumulates:
@@ -99,15 +221,19 @@ def measured(model: nn.Module, *, accumulates: bool) -> tuple[int, list[Sent]]:
     return min(peaks[1:]), run.sent
 
 
-def counted(model: nn.Module, *, accumulates: bool) -> tuple[int, list[Sent]]:
-    """The same of one step, or of its later passes, without running it."""
-    report = opcost.count(model, torch.ones(B, D), backward=True, real=False, accumulate=2 if accumulates else 1)
+def counted(model: nn.Module, x: Tensor, *, accumulates: bool = False, **options: Any) -> tuple[int, list[Sent]]:
+    """The same of one step, or of its later passes, without running it.
+
+    Numbers that PyTorch makes of ones of Python are there for a moment, and all along in a count: they are no part of this.
+    """
+    report = opcost.count(model, x, backward=True, real=False, accumulate=2 if accumulates else 1, **options)
     sent = [
         (row.op.raw, max(sum(spec.nbytes for spec in side) for side in (row.ins, row.outs)), row.op.attrs["group"])
         for row in report.rows
-        if row.op.kind == "collective"
+        if row.op.kind == "collective" and row.op.attrs["fn"] != "wait"
     ]
-    return report.known_memory().peak_bytes, sent
+    numbers = sum(row.outs[0].nbytes for row in report.rows if row.op.raw == "aten::lift_fresh")
+    return report.known_memory().peak_bytes - numbers, sent
 
 
 def run_rank(rank: int, ranks: int, folder: str) -> None:
@@ -119,8 +245,12 @@ def run_rank(rank: int, ranks: int, folder: str) -> None:
     for name, make in MODELS.items():
         accumulates = name in ACCUMULATING
         found[name] = {
-            "counted": counted(make(), accumulates=accumulates), "measured": measured(make(), accumulates=accumulates),
-        }  # fmt: skip
+            "counted": counted(make(), INPUT, accumulates=accumulates),
+            "measured": measured(make(), INPUT, accumulates=accumulates),
+        }
+    for name, layout in LAYOUTS.items():
+        with layout.during():
+            found[name] = {"measured": measured(layout.spread(layout.model()), TOKENS)}
     Path(folder, f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()

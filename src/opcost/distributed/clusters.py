@@ -60,7 +60,7 @@ class Cluster:
     def nodes(self, mesh: Mesh | None, rank: int, axis: str, ranks: int) -> int:
         """The nodes on which the ranks of a group are: those of an axis of a mesh, else neighbours."""
         group = range(ranks)
-        if mesh is not None and axis in mesh.shape and mesh.shape[axis] == ranks:
+        if mesh is not None and 1 < ranks == mesh.along(axis):
             group = mesh.group(rank, axis)
         return self.nodes_of(group)
 

@@ -77,12 +77,21 @@ class Mesh:
             rank, found[axis] = divmod(rank, ranks)
         return dict(reversed(found.items()))
 
+    def along(self, axis: str) -> int:
+        """The number of ranks along an axis, or along neighbouring axes that are taken together: `fsdp_cp`."""
+        return prod(self.shape.get(name, 1) for name in axis.split("_"))
+
     def group(self, rank: int, axis: str) -> range:
-        """The ranks that differ from this one on one axis alone, itself among them."""
-        names = [*self.shape]
-        stride = prod(self.shape[inner] for inner in names[names.index(axis) + 1 :])
-        first = rank - self.coordinates(rank)[axis] * stride
-        return range(first, first + stride * self.shape[axis], stride)
+        """The ranks that differ from this one on one axis alone, or on neighbouring ones, itself among them."""
+        sizes, of_rank = self.shape, self.coordinates(rank)
+        together = [name for name in sizes if name in axis.split("_")]
+        names = [*sizes]
+        stride = prod(sizes[inner] for inner in names[names.index(together[-1]) + 1 :])
+        place = 0
+        for name in together:
+            place = place * sizes[name] + of_rank[name]
+        first = rank - place * stride
+        return range(first, first + stride * self.along(axis), stride)
 
     def check_rank(self, rank: Any) -> None:
         """Raise for a rank that is not in the mesh."""

@@ -18,6 +18,8 @@ STYLES: dict[str, str] = {
     "rowwise_split_input": "as rowwise, from an input that every rank has whole",
     "embedding_rowwise": "rows of a table of embeddings",
     "replicate": "nothing",
+    "sequence_parallel": "of a norm: parts of the sequence, and the weights on every rank",
+    "loss_parallel": "of the layer that makes logits: as colwise, and the loss is computed on the parts of the vocabulary",
 }
 """Styles of tensor parallelism by the names that transformers gives them, and what each spreads."""
 COUNTED = ("replicate", "fsdp", "tp")
@@ -35,6 +37,10 @@ class Sharding:
     """In which element type gradients are summed; None: float32 in mixed precision, else their own."""
     plan: Mapping[str, str] = field(default_factory=dict)
     """Styles of tensor parallelism by the pattern of a module's path, in place of the model's own plan."""
+    sequence: bool = False
+    """Beside tensor parallelism, norms, dropout and residuals are on parts of the sequence."""
+    loss: bool = False
+    """Beside tensor parallelism, the loss is computed on parts of the vocabulary."""
 
     def __post_init__(self) -> None:
         self.mesh.check_rank(self.rank)
@@ -45,13 +51,28 @@ class Sharding:
         if self.replicates_whole and self.mesh.tp > 1:
             hint = "use fsdp in its place, or add it for copies of a sharded model (HSDP)"
             raise InputError("DistributedDataParallel (replicate without fsdp) takes no tensor parallelism", hint=hint)
-        if self.plan and self.mesh.tp == 1:
-            raise InputError("a plan of tensor parallelism is given, and the mesh has no axis tp", hint="mesh='tp=8'")
+        about_tp = {
+            "a plan of tensor parallelism": self.plan,
+            "sequence parallelism": self.sequence,
+            "loss parallelism": self.loss,
+        }
+        if self.mesh.tp == 1 and (given := [what for what, value in about_tp.items() if value]):
+            raise InputError(f"{given[0]} is given, and the mesh has no axis tp", hint="mesh='tp=8'")
 
     @property
     def replicates_whole(self) -> bool:
         """Whether every rank has the whole model (DistributedDataParallel)."""
         return self.mesh.replicate > 1 and self.mesh.fsdp == 1
+
+    @property
+    def splits_sequence(self) -> bool:
+        """Whether tensor parallelism leaves parts of the sequence where it does not split features."""
+        return self.sequence or "sequence_parallel" in self.plan.values()
+
+    @property
+    def splits_loss(self) -> bool:
+        """Whether the loss is computed on parts of the vocabulary."""
+        return self.loss or "loss_parallel" in self.plan.values()
 
     @property
     def gathers(self) -> bool:

@@ -6,7 +6,6 @@ Numbers are derived below: the parameters, products and collectives of a decoder
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil, prod
 from pathlib import Path
@@ -14,6 +13,21 @@ from typing import Any
 
 import pytest
 import torch
+from mesh_models import (
+    BF16,
+    BLOCK,
+    FLOAT,
+    HIDDEN,
+    LLAMA_70B,
+    TOKENS,
+    VOCABULARY,
+    B,
+    D,
+    Decoder,
+    S,
+    collectives,
+    llama,
+)
 from torch import Tensor, nn
 
 import opcost
@@ -26,72 +40,6 @@ dist = pytest.importorskip("torch.distributed")
 if not dist.is_available():
     pytest.skip("PyTorch without torch.distributed", allow_module_level=True)
 
-FLOAT, BF16 = 4, 2
-B, S, D, HEADS, KV, HIDDEN, VOCABULARY = 2, 16, 64, 8, 4, 96, 256
-HD = D // HEADS
-
-
-class Attention(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.wq, self.wo = nn.Linear(D, D, bias=False), nn.Linear(D, D, bias=False)
-        self.wk, self.wv = (nn.Linear(D, KV * HD, bias=False) for _ in range(2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (w(x).unflatten(-1, (-1, HD)).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
-        out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return self.wo(out.transpose(1, 2).flatten(-2))
-
-
-class Feed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.w1, self.w3 = (nn.Linear(D, HIDDEN, bias=False) for _ in range(2))
-        self.w2 = nn.Linear(HIDDEN, D, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.w2(nn.functional.silu(self.w1(x)) * self.w3(x))
-
-
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norms = nn.ParameterList([torch.ones(D), torch.ones(D)])
-        self.attention, self.feed = Attention(), Feed()
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(nn.functional.rms_norm(x, (D,), self.norms[0]))
-        return x + self.feed(nn.functional.rms_norm(x, (D,), self.norms[1]))
-
-
-class Decoder(nn.Module):
-    def __init__(self, layers: int = 3) -> None:
-        super().__init__()
-        self.tok_embeddings = nn.Embedding(VOCABULARY, D)
-        self.layers = nn.ModuleList(Block() for _ in range(layers))
-        self.output = nn.Linear(D, VOCABULARY, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.tok_embeddings(tokens)
-        for layer in self.layers:
-            x = layer(x)
-        return self.output(x)
-
-
-TOKENS = torch.zeros(B, S, dtype=torch.long)
-
-
-def collectives(report: Report) -> dict[tuple[str, str, str], tuple[int, int]]:
-    """How many, and their bytes on the wire, by phase, axis and type."""
-    calls: Counter[tuple[str, str, str]] = Counter()
-    wire: Counter[tuple[str, str, str]] = Counter()
-    for row in report.rows:
-        if row.op.kind == "collective" and row.cost is not None and row.cost.bytes_read:
-            key = (row.op.phase, str(row.op.attrs.get("axis")), str(row.op.attrs["fn"]))
-            calls[key] += row.op.repeat
-            wire[key] += row.cost.bytes_read * row.op.repeat
-    return {key: (calls[key], wire[key]) for key in calls}
-
 
 def state_of_process() -> tuple[Any, ...]:
     return dist.is_initialized(), sys.excepthook, torch.get_default_dtype(), torch.is_grad_enabled()
@@ -103,7 +51,7 @@ def state_of_process() -> tuple[Any, ...]:
 class Llama:
     """What one rank of a Llama has and does, by its configuration."""
 
-    width, heads, kv, hidden, vocabulary = 8192, 64, 8, 28672, 128256
+    width, heads, kv, hidden, vocabulary, *_ = LLAMA_70B.values()
 
     def __init__(self, layers: int, tokens: int, fsdp: int, tp: int) -> None:
         self.layers, self.tokens, self.fsdp, self.tp = layers, tokens, fsdp, tp
@@ -161,20 +109,6 @@ class Llama:
             ("backward", "tp", "all_reduce"): (backward_sums, backward_sums * summed),
             ("forward", "tp", "all_gather"): (1, logits),
         }
-
-
-def llama(layers: int, **changes: Any) -> nn.Module:
-    transformers = pytest.importorskip("transformers")
-    sizes = {
-        "hidden_size": Llama.width, "num_attention_heads": Llama.heads, "num_key_value_heads": Llama.kv,
-        "intermediate_size": Llama.hidden, "vocab_size": Llama.vocabulary, "tie_word_embeddings": False,
-    }  # fmt: skip
-    config = transformers.LlamaConfig(
-        num_hidden_layers=layers, max_position_embeddings=8192, attn_implementation="sdpa", **sizes | changes
-    )
-    with torch.device("meta"):
-        made: nn.Module = transformers.AutoModelForCausalLM.from_config(config)
-    return made
 
 
 LLAMA_TOKENS = {"input_ids": torch.zeros(1, 8192, dtype=torch.long), "use_cache": False}
@@ -257,8 +191,6 @@ def test_heads_that_do_not_divide() -> None:
 
 
 # -- any model ------------------------------------------------------------------------------------------------------------
-
-BLOCK = 2 * D * D + 2 * D * KV * HD + 3 * D * HIDDEN
 
 
 def test_layers_are_spread_by_their_usual_names() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch.multiprocessing
-from rank_runs import LIMIT, MODELS, run_rank
+from rank_runs import LAYOUTS, LIMIT, MODELS, TOKENS, counted, run_rank
 
 dist = pytest.importorskip("torch.distributed")
 if not dist.is_available() or not dist.is_gloo_available():
@@ -47,3 +47,16 @@ def test_each_rank_sends_and_stores_what_was_counted(found: Any, ranks: int, mod
         assert (rank, counted) == (rank, sent)
         assert (rank, counted_peak) == (rank, peak)
         assert {group for _, _, group in sent} == {ranks}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_each_rank_of_a_mesh_sends_and_stores_what_was_counted(found: Any, ranks: int, layout: str) -> None:
+    """Spread by hand and run for real, against a count of the model alone, with a mesh."""
+    model, mesh, options = LAYOUTS[layout].model(), LAYOUTS[layout].mesh.format(ranks=ranks), LAYOUTS[layout].options
+    for rank, result in enumerate(found(ranks)):
+        peak, sent = result[layout]["measured"]
+        counted_peak, counted_sent = counted(model, TOKENS, mesh=mesh, rank=rank, **options)
+        assert (rank, [list(each) for each in counted_sent]) == (rank, sent)
+        assert (rank, counted_peak) == (rank, peak)

@@ -172,3 +172,15 @@ def fully_sharded_parameters() -> Any:
     from torch.distributed.fsdp._fully_shard import _fsdp_param
 
     return _fsdp_param
+
+
+@contextmanager
+def loss_in_parts() -> Iterator[None]:
+    """Inside, cross entropy of logits in parts of the vocabulary is computed on the parts; `loss_parallel` ends on no error."""
+    from torch.distributed.tensor.parallel import loss
+
+    loss._enable_custom_loss_ops()
+    try:
+        yield
+    finally:
+        loss._disable_custom_loss_ops()

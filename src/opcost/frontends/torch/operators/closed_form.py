@@ -20,6 +20,8 @@ AtenTensor.register(torch.Tensor)
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 _ROWS = torch.contiguous_format
 _TABLE = object()
+_WRAPPED = "_c10d_functional::_wrap_tensor_autograd"
+"""Makes of a tensor that a collective is still writing one that waits when it is used: the same memory."""
 _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 
@@ -39,6 +41,8 @@ def plan_of(func: Any) -> Plan:
 
 def closed_form(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What `func` makes, as meta tensors, or NotImplemented."""
+    if func.name() == _WRAPPED:
+        return args[0].detach()
     form = _FORMS.get(func)
     if form is None or (kwargs and func not in _KEYWORDS_IRRELEVANT):
         return NotImplemented

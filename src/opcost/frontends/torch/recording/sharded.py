@@ -6,9 +6,10 @@ results, and it frees and allocates the memory of gathered weights, which tensor
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -162,6 +163,23 @@ def earlier_gradients(recorder: DatalessRecorder) -> Iterator[set[int]]:
     groups = sys.modules[f"{_FULLY_SHARDED}._fsdp_param_group"]
     with replaced(groups, "foreach_reduce", partial(reduce, groups.foreach_reduce)):  # type: ignore[attr-defined]
         yield found
+
+
+@contextmanager
+def summed_over_ranks(weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Let gradients of weights that every rank has whole be summed, where transformers does that in hooks of `.grad`."""
+    with ExitStack() as undo:
+        for weight in weights.values():
+            hooks = (getattr(weight, "_post_accumulate_grad_hooks", None) or {}).values()
+            if own := [hook for hook in hooks if hook.__module__.startswith("transformers.")]:
+                undo.callback(weight.register_hook(partial(_called_with, own)).remove)
+        yield
+
+
+def _called_with(hooks: list[Callable[[Any], None]], gradient: torch.Tensor) -> None:
+    with torch.no_grad():
+        for hook in hooks:
+            hook(SimpleNamespace(grad=gradient))
 
 
 def note_of(model: nn.Module) -> str | None:

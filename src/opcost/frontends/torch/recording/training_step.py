@@ -19,7 +19,7 @@ from opcost.frontends.torch.ledger.parameters import parts, rebuilt
 from opcost.frontends.torch.recording.data_parallel import GradientBuckets
 from opcost.frontends.torch.recording.recorder import DatalessRecorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
-from opcost.frontends.torch.recording.sharded import earlier_gradients, shared_gradients
+from opcost.frontends.torch.recording.sharded import earlier_gradients, shared_gradients, summed_over_ranks
 from opcost.frontends.torch.tree import tensors_in, vars_of
 
 Where = Callable[[], str]  # Returns the path of the module that runs
@@ -102,7 +102,8 @@ class TrainingPass:
         recorder.where = self._where_backward
         with self._adding(weights, sharded=shards is not None), self._averaging(weights):
             if shards is None:
-                grads: Any = torch.autograd.grad(outputs, leaves, grad_outputs=given, allow_unused=True)
+                with summed_over_ranks(weights):
+                    grads: Any = torch.autograd.grad(outputs, leaves, grad_outputs=given, allow_unused=True)
             else:
                 grads = shared_gradients(outputs, leaves, given)
         self._seeds = self._storages([seed for seed in given if seed.numel() > 1])

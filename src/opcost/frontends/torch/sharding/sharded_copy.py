@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -22,22 +22,24 @@ from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.models.weights import copied, has_lazy_parts
 from opcost.frontends.torch.restore.process import replaced
 from opcost.frontends.torch.sharding.data_parallel import shard_fully
-from opcost.frontends.torch.sharding.ranks import as_rank
+from opcost.frontends.torch.sharding.ranks import RankMesh, as_rank
 from opcost.frontends.torch.sharding.tensor_parallel import parallelize
 
 
 @contextmanager
 def spread(copy: nn.Module, sharding: Sharding, param_dtype: torch.dtype | None) -> Iterator[nn.Module]:
     """The copy as one rank has it, while this process is that rank; in DistributedDataParallel, where the mesh is one of that."""
-    with as_rank(sharding.mesh, sharding.rank) as mesh:
+    with as_rank(sharding.mesh, sharding.rank) as ranks:
         try:
-            rank = _spread(copy, mesh, sharding, param_dtype)
+            rank = _spread(copy, ranks, sharding, param_dtype)
         except OpcostError:
             raise
         except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as exc:
             raise InputError(f"{type_name(copy)} cannot be spread over {sharding.mesh}: {exc}") from exc
-        with warnings.catch_warnings():  # about changing the outputs in place, which does not happen here
+        with warnings.catch_warnings(), private.loss_in_parts() if sharding.splits_loss else nullcontext():
+            # Outputs are not changed in place here, and random numbers have no values.
             warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
+            warnings.filterwarnings("ignore", "DTensor random operators may not have complete support", UserWarning)
             yield rank
 
 
@@ -63,10 +65,11 @@ def copy_on_meta(model: nn.Module, blocks: str = "", first: int = 0) -> nn.Modul
     return copy
 
 
-def _spread(copy: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.dtype | None) -> nn.Module:
+def _spread(copy: nn.Module, ranks: RankMesh, sharding: Sharding, param_dtype: torch.dtype | None) -> nn.Module:
     shape = sharding.mesh.shape
+    mesh = ranks.along(*shape)
     if "tp" in shape:
-        parallelize(copy, mesh["tp"], sharding.plan)
+        parallelize(copy, mesh["tp"], sharding)
     if sharding.gathers:
         axes = tuple(axis for axis in ("replicate", "fsdp") if axis in shape)
         shard_fully(copy, mesh[axes], sharding, param_dtype)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from torch import nn
 
+from opcost.distributed.sharding import Sharding
 from opcost.errors import InputError, some
 from opcost.frontends.torch.models.unwrap import type_name
+from opcost.frontends.torch.sharding.sequence_parallel import Parts, parts_of, spread_between
 
 USUAL_NAMES: dict[str, str] = {
     "q_proj k_proj v_proj wq wk wv query_proj key_proj value_proj to_q to_k to_v": "colwise",
@@ -22,23 +25,56 @@ USUAL_NAMES: dict[str, str] = {
 """The last names of modules in models that have no plan of their own, and the style of each."""
 _HINT = 'give a plan: tp_plan={"layers.*.wq": "colwise", "layers.*.wo": "rowwise"}'
 _HEADS = ("num_attention_heads", "num_key_value_heads")
+_OTHER_WORDS = {"colwise_rep": "colwise_gather_output", "rowwise_rep": "rowwise_split_input"}
+"""Names that older versions of transformers have for the same styles."""
 
 
-def parallelize(model: nn.Module, mesh: Any, plan: Mapping[str, str]) -> None:
+def parallelize(model: nn.Module, mesh: Any, sharding: Sharding) -> None:
     """Spread a model over the ranks of a mesh of one axis."""
-    own = {} if plan else _own_plan(model)
-    chosen = dict(plan) or own
+    own = {} if sharding.plan else _own_plan(model)
+    chosen = dict(sharding.plan) or own
     styles = _matched(model, chosen) if chosen else _by_usual_names(model)
     _check_divides(model, styles, mesh.size())
+    if sharding.loss:
+        styles |= dict.fromkeys(_heads(model, styles), "loss_parallel")
     tied = _names_of_tied(model)
+    parts = parts_of(model, styles) if sharding.splits_sequence else Parts()
+    parts.spread.update((path, style) for path, style in styles.items() if style == "loss_parallel")
     apply = _of_transformers() if own else None
     if apply is not None:
-        apply(model, mesh, own)
+        apply(model, mesh, _without(own, styles, parts.spread, type_name(model)))
     else:
         from torch.distributed.tensor.parallel import parallelize_module
 
-        parallelize_module(model, mesh, {path: _style(style) for path, style in styles.items() if style != "replicate"})
+        rest = {path: style for path, style in styles.items() if path not in parts.spread and style != "replicate"}
+        parallelize_module(model, mesh, {path: _style(style) for path, style in rest.items()})
+    spread_between(model, mesh, parts)
     _tie_again(tied)
+
+
+def _heads(model: nn.Module, styles: Mapping[str, str]) -> list[str]:
+    """The layers that make logits: those of the model itself whose parts of the output are gathered."""
+    found = [path for path, style in styles.items() if style == "colwise_gather_output" and "." not in path]
+    if not found:
+        fault = (
+            f"loss parallelism needs a layer of {type_name(model)} whose output is gathered, and the plan names none"
+        )
+        raise InputError(fault, hint='give a plan with the layer that makes logits: {"output": "loss_parallel", ...}')
+    return found
+
+
+def _without(plan: Mapping[str, str], styles: Mapping[str, str], done: Container[str], what: str) -> dict[str, str]:
+    """What is left of a plan of patterns where some of its modules are spread already."""
+    kept = {
+        key: style for key, style in plan.items() if not any(_pattern(key).fullmatch(p) for p in styles if p in done)
+    }
+    left = [path for path in styles if path not in done and not any(_pattern(key).fullmatch(path) for key in kept)]
+    if left:
+        fault = f"sequence parallelism is not known for {what}, whose plan has one style for layers of several kinds"
+        raise InputError(
+            f"{fault}, as {', '.join(some(left))}", hint="leave it out, or give a plan of your own: tp_plan=..."
+        )
+    return kept
 
 
 # -- which module is spread how --------------------------------------------------------------------------------------------
@@ -59,17 +95,23 @@ def _of_transformers() -> Callable[..., Any] | None:
 
 
 def _matched(model: nn.Module, plan: Mapping[str, str]) -> dict[str, str]:
-    """The style of each module whose path one of the patterns matches; a star is one name."""
-    patterns = [(re.compile(re.escape(key).replace(r"\*", r"[^.]+")), key, style) for key, style in plan.items()]
+    """The style of each module whose path one of the patterns matches."""
+    patterns = [(_pattern(key), _OTHER_WORDS.get(style, style)) for key, style in plan.items()]
     found: dict[str, str] = {}
     for path, _ in model.named_modules():
-        for pattern, _, style in patterns:
+        for pattern, style in patterns:
             if pattern.fullmatch(path):
                 found[path] = style
     if not found:
         names = ", ".join(some([repr(key) for key in plan]))
         raise InputError(f"the plan of tensor parallelism matches no module of {type_name(model)}: {names}", hint=_HINT)
     return found
+
+
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    """Matches the paths that a pattern describes; a star is one name."""
+    return re.compile(re.escape(key).replace(r"\*", r"[^.]+"))
 
 
 def _by_usual_names(model: nn.Module) -> dict[str, str]:
@@ -120,8 +162,6 @@ def _style(name: str) -> Any:
         "rowwise_split_input": lambda: RowwiseParallel(input_layouts=Replicate()),
         "embedding_rowwise": lambda: RowwiseParallel(input_layouts=Replicate()),
     }
-    aliases = {"colwise_rep": "colwise_gather_output", "rowwise_rep": "rowwise_split_input"}
-    name = aliases.get(name, name)
     if name not in made:
         hint = f"install a newer version of transformers, or give a plan with the styles {', '.join(made)}"
         raise InputError(f"the model's plan has the style {name!r}, which is not one of PyTorch's", hint=hint)

@@ -120,7 +120,7 @@ def _sharding(given: Any) -> Sharding | None:
     reduce_dtype = None if given.reduce_dtype is None else parse_dtype(given.reduce_dtype)
     return Sharding(
         mesh=Mesh.of(given.mesh), rank=given.rank, reshard=given.reshard, reduce_dtype=reduce_dtype,
-        plan=plan_of(given.tp_plan), sequence=given.sequence_parallel, loss=given.loss_parallel,
+        plan=plan_of(given.tp_plan), sequence=given.sequence_parallel, loss=given.loss_parallel, ring=given.ring,
     )  # fmt: skip
 
 

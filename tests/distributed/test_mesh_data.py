@@ -76,17 +76,46 @@ def test_a_rank_lies_in_the_mesh() -> None:
         Sharding(mesh=Mesh(fsdp=2, tp=8), rank=16)
 
 
-@pytest.mark.parametrize("axis", ["pp", "ep", "cp"])
+@pytest.mark.parametrize("axis", ["pp", "ep"])
 def test_axes_that_are_not_counted_are_refused(axis: str) -> None:
     with pytest.raises(InputError, match=rf"parallelism \({axis}\) is not counted yet"):
         Sharding(mesh=Mesh.of({axis: 2}))
 
 
+@pytest.mark.parametrize(
+    ("mesh", "shards", "averages"),
+    [
+        ({"replicate": 8}, "", "replicate"),
+        ({"replicate": 2, "fsdp": 4, "tp": 2}, "fsdp", ""),
+        ({"cp": 4}, "", "cp"),
+        ({"replicate": 2, "cp": 4}, "", "replicate_cp"),
+        ({"fsdp": 2, "cp": 4}, "fsdp_cp", ""),
+        ({"fsdp": 1, "cp": 4}, "cp", ""),
+        ({"replicate": 2, "fsdp": 1}, "", ""),
+        ({"tp": 8}, "", ""),
+    ],
+)
+def test_parameters_are_sharded_or_gradients_averaged(mesh: dict[str, int], shards: str, averages: str) -> None:
+    """Ranks of context parallelism have tokens of their own, as those of `fsdp` and `replicate` have."""
+    found = Sharding(mesh=Mesh(**mesh))
+    assert (found.shards, found.averages) == (shards, averages)
+
+
+def test_axes_that_are_taken_together() -> None:
+    mesh = Mesh(replicate=2, fsdp=3, cp=2, tp=4)
+    assert mesh.along("fsdp_cp") == 6
+    assert [*mesh.group(1, "fsdp_cp")] == [1, 5, 9, 13, 17, 21]
+    assert [*mesh.group(1, "replicate_fsdp_cp")] == [*range(1, 48, 4)]
+    assert str(Mesh(fsdp=1, cp=4)) == "fsdp=1,cp=4"
+    assert Mesh.of("fsdp=1,cp=4") == Mesh(fsdp=1, cp=4) != Mesh(cp=4)
+    assert Mesh(fsdp=1).size == Mesh().size == 1
+
+
 def test_copies_of_a_whole_model_have_no_tensor_parallelism() -> None:
-    assert Sharding(mesh=Mesh(replicate=8)).replicates_whole
-    assert not Sharding(mesh=Mesh(replicate=2, fsdp=4, tp=2)).replicates_whole
-    with pytest.raises(InputError, match="takes no tensor parallelism"):
-        Sharding(mesh=Mesh(replicate=2, tp=2))
+    for mesh in (Mesh(replicate=2, tp=2), Mesh(cp=2, tp=2)):
+        Sharding(mesh=mesh).check(trains=False, caches=False)
+        with pytest.raises(InputError, match="takes no tensor parallelism"):
+            Sharding(mesh=mesh).check(trains=True, caches=False)
 
 
 def test_a_plan_is_a_mapping_or_a_file(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,10 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.experimental import context_parallel
+from torch.distributed.tensor.experimental._context_parallel import _attention as context
+from torch.distributed.tensor.experimental._context_parallel import set_rotate_method
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -32,6 +35,7 @@ import opcost
 
 B, D, H = 8, 64, 256
 INPUT = torch.ones(B, D)
+aten = torch.ops.aten
 WIDTH, HEADS, WORDS = 64, 8, 128
 TOKENS = torch.zeros(2, 32, dtype=torch.long)
 ODD = 250  # rows that four ranks do not share evenly
@@ -180,6 +184,52 @@ COLWISE = ("attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "f
 BLOCKS, NORMS = ("attention", "feed_forward"), ("attention_norm", "ffn_norm")
 
 
+@contextmanager
+def tokens_of_all() -> Iterator[Tensor]:
+    """The same for every rank."""
+    yield TOKENS
+
+
+@contextmanager
+def vocabulary_in_parts() -> Iterator[Tensor]:
+    with loss_parallel():
+        yield TOKENS
+
+
+@contextmanager
+def sequence_in_parts(method: str) -> Iterator[Tensor]:
+    """Context parallelism as PyTorch has it, with the kernel of processors, which it does not know, in its ring."""
+    forward, backward = (
+        aten._scaled_dot_product_flash_attention_for_cpu,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward,
+    )
+
+    def in_ring(function: Callable[..., Any], own: Any, names: list[str]) -> Callable[..., Any]:
+        def called(func: Any, args: Any, kwargs: Any) -> Any:
+            mesh = args[0].device_mesh
+            local = [getattr(arg, "_local_tensor", arg) for arg in args]
+            given = {**dict(zip(names, local, strict=False)), **kwargs}
+            given.pop("attn_mask", None)
+            found = function(mesh.get_group(), 2, own, **given)
+            return tuple(DTensor.from_local(each, mesh, [Shard(2)], run_check=False) for each in found)
+
+        return called
+
+    inputs, options = ["query", "key", "value"], ["dropout_p", "is_causal"]
+    handlers = {
+        forward.default: in_ring(context._templated_ring_attention, forward, inputs + options),
+        backward.default: in_ring(
+            partial(context._templated_ring_attention_backward, grad_out_name="grad_out"), backward.default,
+            ["grad_out", *inputs, "out", "logsumexp", *options],
+        ),
+    }  # fmt: skip
+    mesh, whole = init_device_mesh("cpu", (dist.get_world_size(),)), TOKENS.clone()
+    set_rotate_method(method)
+    with context_parallel(mesh, buffers=[whole], buffer_seq_dims=[1]):
+        DTensor._op_dispatcher._custom_op_handlers.update(handlers)
+        yield whole.clone()
+
+
 class Layout(NamedTuple):
     """A model that real ranks spread by hand, and the options with which a count does."""
 
@@ -187,7 +237,7 @@ class Layout(NamedTuple):
     spread: Callable[[nn.Module], nn.Module]
     mesh: str  # with the number of ranks
     options: dict[str, Any] = {}  # noqa: RUF012 - never changed
-    during: Callable[[], AbstractContextManager[None]] = nullcontext
+    inputs: Callable[[], AbstractContextManager[Tensor]] = tokens_of_all
 
 
 LAYOUTS: dict[str, Layout] = {
@@ -196,11 +246,15 @@ LAYOUTS: dict[str, Layout] = {
         Language, partial(tensor_parallel, sequence=True), "tp={ranks}", {"sequence_parallel": True}
     ),
     "tp, loss": Layout(
-        Language, partial(tensor_parallel, loss=True), "tp={ranks}", {"loss_parallel": True}, loss_parallel
+        Language, partial(tensor_parallel, loss=True), "tp={ranks}", {"loss_parallel": True}, vocabulary_in_parts
     ),
     "tp, sequence, loss": Layout(
         Language, partial(tensor_parallel, sequence=True, loss=True), "tp={ranks}",
-        {"sequence_parallel": True, "loss_parallel": True}, loss_parallel,
+        {"sequence_parallel": True, "loss_parallel": True}, vocabulary_in_parts,
+    ),
+    "cp": Layout(Language, nn.parallel.DistributedDataParallel, "cp={ranks}", {}, partial(sequence_in_parts, "allgather")),
+    "cp, ring": Layout(
+        Language, nn.parallel.DistributedDataParallel, "cp={ranks}", {"ring": True}, partial(sequence_in_parts, "alltoall")
     ),
 }  # fmt: skip
 
@@ -249,8 +303,8 @@ def run_rank(rank: int, ranks: int, folder: str) -> None:
             "measured": measured(make(), INPUT, accumulates=accumulates),
         }
     for name, layout in LAYOUTS.items():
-        with layout.during():
-            found[name] = {"measured": measured(layout.spread(layout.model()), TOKENS)}
+        with layout.inputs() as tokens:
+            found[name] = {"measured": measured(layout.spread(layout.model()), tokens)}
     Path(folder, f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()

@@ -27,7 +27,8 @@ class Mesh:
     """Ranks along each axis: `opcost.Mesh(fsdp=128, tp=8)` are 1,024 ranks, of which 8 neighbours share each layer."""
 
     replicate: int = 1
-    fsdp: int = 1
+    fsdp: int = 0
+    """0: parameters are not sharded; 1: they are, but over the ranks of `cp` and `ep` alone."""
     pp: int = 1
     ep: int = 1
     cp: int = 1
@@ -36,7 +37,7 @@ class Mesh:
     def __post_init__(self) -> None:
         for field in fields(self):
             ranks = getattr(self, field.name)
-            if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1:
+            if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < (field.name != "fsdp"):
                 raise InputError(f"{field.name} of a mesh is {ranks!r}; it must be a whole number above zero")
 
     @classmethod
@@ -57,7 +58,8 @@ class Mesh:
         return cls(**sizes)
 
     def __str__(self) -> str:
-        return ",".join(f"{axis}={ranks}" for axis, ranks in self.shape.items()) or "1 rank"
+        shards = {"fsdp": 1} if self.fsdp == 1 and self.cp * self.ep > 1 else {}
+        return ",".join(f"{axis}={ranks}" for axis, ranks in {**shards, **self.shape}.items()) or "1 rank"
 
     @property
     def shape(self) -> dict[str, int]:

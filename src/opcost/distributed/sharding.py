@@ -22,7 +22,7 @@ STYLES: dict[str, str] = {
     "loss_parallel": "of the layer that makes logits: as colwise, and the loss is computed on the parts of the vocabulary",
 }
 """Styles of tensor parallelism by the names that transformers gives them, and what each spreads."""
-COUNTED = ("replicate", "fsdp", "tp")
+COUNTED = ("replicate", "fsdp", "cp", "tp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,8 @@ class Sharding:
     """Beside tensor parallelism, norms, dropout and residuals are on parts of the sequence."""
     loss: bool = False
     """Beside tensor parallelism, the loss is computed on parts of the vocabulary."""
+    ring: bool = False
+    """Context parallelism passes keys and values on from rank to rank; else every rank gathers them."""
 
     def __post_init__(self) -> None:
         self.mesh.check_rank(self.rank)
@@ -48,21 +50,36 @@ class Sharding:
             if axis not in COUNTED:
                 hint = f"axes that are counted: {', '.join(COUNTED)}"
                 raise InputError(f"{AXES[axis].partition(':')[0]} ({axis}) is not counted yet", hint=hint)
-        if self.replicates_whole and self.mesh.tp > 1:
-            hint = "use fsdp in its place, or add it for copies of a sharded model (HSDP)"
-            raise InputError("DistributedDataParallel (replicate without fsdp) takes no tensor parallelism", hint=hint)
-        about_tp = {
-            "a plan of tensor parallelism": self.plan,
-            "sequence parallelism": self.sequence,
-            "loss parallelism": self.loss,
-        }
-        if self.mesh.tp == 1 and (given := [what for what, value in about_tp.items() if value]):
-            raise InputError(f"{given[0]} is given, and the mesh has no axis tp", hint="mesh='tp=8'")
+        of_axes = (
+            ("tp", "a plan of tensor parallelism", self.plan), ("tp", "sequence parallelism", self.sequence),
+            ("tp", "loss parallelism", self.loss), ("cp", "a ring of keys and values", self.ring),
+        )  # fmt: skip
+        for axis, what, given in of_axes:
+            if given and axis not in self.mesh.shape:
+                raise InputError(f"{what} is given, and the mesh has no axis {axis}", hint=f"mesh='{axis}=8'")
+
+    def check(self, *, trains: bool, caches: bool) -> None:
+        """Raise for what is not trained so, or not run with a cache of keys and values."""
+        if caches and self.mesh.cp > 1:
+            hint = "leave out prefill and decode, or cp"
+            raise InputError("context parallelism is not counted with a cache of keys and values", hint=hint)
+        if trains and self.averages and self.mesh.tp > 1:
+            fault = "gradients are averaged by DistributedDataParallel, which takes no tensor parallelism"
+            raise InputError(fault, hint="shard parameters, if only over the ranks of cp and ep: fsdp=1")
+
+    def along(self, *axes: str) -> str:
+        """Those of these neighbouring axes that have more than one rank, as one."""
+        return "_".join(axis for axis in axes if axis in self.mesh.shape)
 
     @property
-    def replicates_whole(self) -> bool:
-        """Whether every rank has the whole model (DistributedDataParallel)."""
-        return self.mesh.replicate > 1 and self.mesh.fsdp == 1
+    def shards(self) -> str:
+        """The axes over which parameters are sharded and gathered for use; empty where they are whole."""
+        return self.along("fsdp", "cp") if self.mesh.fsdp else ""
+
+    @property
+    def averages(self) -> str:
+        """The axes over which copies of the whole model average their gradients."""
+        return "" if self.mesh.fsdp else self.along("replicate", "cp")
 
     @property
     def splits_sequence(self) -> bool:
@@ -73,11 +90,6 @@ class Sharding:
     def splits_loss(self) -> bool:
         """Whether the loss is computed on parts of the vocabulary."""
         return self.loss or "loss_parallel" in self.plan.values()
-
-    @property
-    def gathers(self) -> bool:
-        """Whether parameters are sharded and gathered for use."""
-        return self.mesh.fsdp > 1
 
 
 def plan_of(given: Any) -> dict[str, str]:

@@ -134,6 +134,7 @@ class CountOptions(InputOptions):
         if self.quantize in TRAINED[1:] and not self.in_float8:
             raise InputError(f"{self.quantize} is how layers are trained", hint="add an optimizer, or say fp8")
         if self.sharding is not None:
+            self.sharding.check(trains=self.trains, caches=any(self.text))
             if self.real:
                 raise InputError("one rank of a mesh has no data to run on", hint="leave out real=True, or mesh")
             if self.quantize and not self.in_float8:

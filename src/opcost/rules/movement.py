@@ -129,16 +129,18 @@ def collective(op: OpView) -> Cost:
     x each way; all_gather: (g - 1) / g × y; reduce_scatter and all_to_all: (g - 1) / g × x; broadcast and reduce: x; send
     and recv: x one way; gather and scatter: (g - 1) / g of all tensors at the root, one tensor at the others, one way;
     wait: nothing. Only all_reduce, reduce_scatter and reduce (all of x) add. An unknown g is taken as large: (g - 1) / g
-    = 1. Every tensor is sent, also one that is given twice.
+    = 1. Every tensor is sent, also one that is given twice. Of an all_to_all in unequal parts all but `kept` elements are.
     """
     share = Fraction(1)
     if op.get("group") is not None:
         share -= Fraction(1, op.integer("group"))
+    if op.get("kept") is not None and (elements := sum(spec.numel for spec in op.ins)):
+        share = 1 - Fraction(op.integer("kept"), elements)
     x, y = (sum(spec.nbytes for spec in side) for side in (op.ins, op.outs))
     passed_on = x if share else 0
     traffic: dict[str, tuple[Fraction | int, Fraction | int]] = {
         "all_reduce": (2 * share * x, 2 * share * x), "reduce_scatter": (share * x, share * x),
-        "all_gather": (share * y, share * y), "all_to_all": (share * x, share * y), "broadcast": (passed_on, passed_on),
+        "all_gather": (share * y, share * y), "all_to_all": (share * x, y - (1 - share) * x), "broadcast": (passed_on, passed_on),
         "reduce": (passed_on, passed_on), "send": (x, 0), "recv": (0, y), "gather": (0, share * y) if y else (x, 0),
         "scatter": (share * x, 0) if x else (0, y), "wait": (0, 0),
     }  # fmt: skip

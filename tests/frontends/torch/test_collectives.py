@@ -178,6 +178,10 @@ def _lists(x: Tensor) -> list[Tensor]:
         (lambda x, g: dist.all_to_all_single(x.clone(), x, group=g), "all_to_all", X * (PARTS - 1) // PARTS),
         # The list has a tensor for each rank, its own included; here four times the same one
         (lambda x, g: dist.all_to_all(_lists(x), [x] * PARTS, group=g), "all_to_all", X * (PARTS - 1)),
+        # In parts of the rows: this rank keeps the first part, and all that goes to a neighbour is sent
+        (lambda x, g: functional.all_to_all_single(x, [1, 0, 1, 0], [1, 0, 1, 0], g), "all_to_all", X // B),
+        (lambda x, g: dist.all_to_all_single(x.clone(), x, [2, 0, 0, 0], [2, 0, 0, 0], group=g), "all_to_all", 0),
+        (lambda x, g: functional.permute_tensor(x, [1, 2, 3, 0], g), "all_to_all", X),
         (lambda x, g: dist.broadcast(x, 0, group=g), "broadcast", X),
         (lambda x, g: dist.reduce(x, 0, group=g), "reduce", X),
         (lambda x, g: dist.gather(x, _lists(x), 0, group=g), "gather", 0),  # the root only receives

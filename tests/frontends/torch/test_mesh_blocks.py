@@ -84,6 +84,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"mesh": "fsdp=8"},
     {"mesh": "fsdp=8", "backward": True},
     {"mesh": "tp=2", "backward": True},
+    {"mesh": "fsdp=2,tp=2", "backward": True, "sequence_parallel": True},
     {"mesh": "fsdp=4,tp=2", "backward": True, "precision": "bf16-mixed", "rank": 5},
     {"mesh": "replicate=2,fsdp=4", "optimizer": "adamw", "reshard": False},
     {"mesh": "fsdp=8", "optimizer": "sgd", "checkpoint": "layers.*"},

@@ -26,6 +26,7 @@ from opcost.frontends.torch.ledger.tensors import KnownOperators, Recorded
 from opcost.frontends.torch.models import is_exported, is_schedule
 from opcost.frontends.torch.models.float8 import note_of_training, training_in_float8
 from opcost.frontends.torch.models.inputs import (
+    argument_names,
     as_dtype,
     attempts_of,
     each_float,
@@ -52,6 +53,7 @@ from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealReco
 from opcost.frontends.torch.recording.run import ModelRun
 from opcost.frontends.torch.recording.training_step import RunOptions, optimizer_of
 from opcost.frontends.torch.restore.process import one_at_a_time
+from opcost.frontends.torch.sharding.context_parallel import in_parts, inputs_of_rank, notes_of_parts
 from opcost.frontends.torch.sharding.one_rank import graph_of_rank
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
@@ -238,6 +240,7 @@ class _Count:
                 around.enter_context(as_on_a_gpu())
             if otherwise:
                 around.enter_context(autocast_as(like))
+            around.enter_context(in_parts(options.sharding, on_gpu=on_gpu))
             doing = f"running {type_name(model)} on real values"
             place = device, torch.get_default_device(), torch.get_default_dtype(), on_gpu
             operators = kept((KnownOperators, place), KnownOperators)
@@ -315,7 +318,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         raise InputError("an exported program has its own element types", hint="export the model in that type")
     count = _Count(unwrap(source), options, real=real, data_parallel=data_parallel_around(source))
     model, device = count.model, count.device
-    mixed = as_dtype(options.precision.autocast) if options.sharding is not None and options.sharding.gathers else None
+    mixed = as_dtype(options.precision.autocast) if options.sharding is not None and options.sharding.shards else None
     # FSDP gathers the parameters in that type, and forward runs in it.
     of_rank = options if mixed is None else dataclasses.replace(options, precision=Precision())
 
@@ -337,6 +340,8 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     inputs = in_type(inputs, options.precision.dtype)
     if options.channels_last:
         inputs = each_float(inputs, channels_last)
+    if options.sharding is not None and options.sharding.mesh.cp > 1:
+        inputs = inputs_of_rank(inputs, argument_names(model), options.sharding)
     of_forward = dataclasses.replace(of_rank, backward=False, optimizer=None, step=Step(), quantize=None)
 
     def recorded(chosen: CountOptions, model: nn.Module) -> Graph:
@@ -352,6 +357,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     notes, meta = graph.notes, graph.meta
     if options.sharding is not None:
         meta = {**meta, "mesh": str(options.sharding.mesh), "rank": str(options.sharding.rank)}
+        notes = (*notes, *notes_of_parts(options.sharding))
     if mixed is not None:
         meta = {**meta, "mixed_precision": options.precision.autocast or ""}
     elif options.precision.autocast is not None:

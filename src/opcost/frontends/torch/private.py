@@ -184,3 +184,10 @@ def loss_in_parts() -> Iterator[None]:
         yield
     finally:
         loss._disable_custom_loss_ops()
+
+
+def context_parallelism() -> Any:
+    """PyTorch's attention of queries with keys and values of other ranks, and how it exchanges these."""
+    from torch.distributed.tensor.experimental._context_parallel import _attention
+
+    return _attention

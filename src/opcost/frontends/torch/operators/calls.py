@@ -110,7 +110,11 @@ def group_attrs(args: dict[str, Any], axes: Mapping[str, str]) -> dict[str, Attr
     except (RuntimeError, TypeError, ValueError):  # a group that is gone
         return {}
     axis = mesh_axis(description) or axes.get(name)
-    return {"group": size} if axis is None else {"group": size, "axis": axis}
+    attrs: dict[str, Attr] = {"group": size} if axis is None else {"group": size, "axis": axis}
+    parts, sent = args.get("input_split_sizes"), args.get("input", args.get("self"))
+    if parts and len({*parts}) > 1 and isinstance(sent, torch.Tensor):
+        attrs["kept"] = int(parts[found.rank()]) * sent.numel() // sum(parts)
+    return attrs
 
 
 # -- requested gradients: those of the running autograd node, where its operator computes all of them in one.

@@ -66,22 +66,22 @@ def copy_on_meta(model: nn.Module, blocks: str = "", first: int = 0) -> nn.Modul
 
 
 def _spread(copy: nn.Module, ranks: RankMesh, sharding: Sharding, param_dtype: torch.dtype | None) -> nn.Module:
-    shape = sharding.mesh.shape
-    mesh = ranks.along(*shape)
-    if "tp" in shape:
+    copies = sharding.along("replicate") if sharding.shards else ""
+    axes = [*filter(None, (copies, sharding.shards, sharding.along("tp")))]
+    mesh: Any = ranks.along(*axes) if axes else None
+    if "tp" in axes:
         parallelize(copy, mesh["tp"], sharding)
-    if sharding.gathers:
-        axes = tuple(axis for axis in ("replicate", "fsdp") if axis in shape)
-        shard_fully(copy, mesh[axes], sharding, param_dtype)
+    if sharding.shards:
+        shard_fully(copy, mesh[tuple(axis for axis in axes if axis != "tp")], sharding, param_dtype)
     with private.fake_mode():
         copy._apply(_on_cpu)
     for group in private.fully_sharded_groups(copy):
         for shard in group.fsdp_params:
             gather_in_float8(shard)
-    if sharding.replicates_whole:
+    if sharding.averages and sharding.mesh.tp == 1:
         wrapper = nn.parallel.DistributedDataParallel
         with replaced(wrapper, "_ddp_init_helper", lambda *_, **__: None):  # which makes buckets as large as the model
-            return wrapper(copy, process_group=mesh.get_group("replicate"))
+            return wrapper(copy, process_group=ranks.along(sharding.averages).get_group())
     return copy
 
 

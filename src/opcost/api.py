@@ -121,6 +121,7 @@ def _sharding(given: Any) -> Sharding | None:
     return Sharding(
         mesh=Mesh.of(given.mesh), rank=given.rank, reshard=given.reshard, reduce_dtype=reduce_dtype,
         plan=plan_of(given.tp_plan), sequence=given.sequence_parallel, loss=given.loss_parallel, ring=given.ring,
+        experts=(given.experts,) if isinstance(given.experts, str) else tuple(given.experts),
     )  # fmt: skip
 
 

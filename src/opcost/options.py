@@ -147,6 +147,9 @@ class OfRanks(TypedDict, total=False):
         RANKS, default=False)]
     loss_parallel: Annotated[bool, Option(
         "With tp, the loss is computed on parts of the vocabulary, and logits are not gathered.", RANKS, default=False)]
+    experts: Annotated[str | Sequence[str], Option(
+        "With ep, modules of experts that send tokens, in place of the model's own plan: layers.*.moe.experts.", RANKS,
+        "PATTERN", default=())]
     ring: Annotated[bool, Option(
         "With cp, keys and values are passed on from rank to rank, beside the attention; else they are gathered.", RANKS,
         default=False)]

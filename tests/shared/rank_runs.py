@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from live_storages import LiveStorages
+from mesh_models import causal_lm
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, fully_shard
@@ -32,12 +35,14 @@ from torch.distributed.tensor.parallel import (
 from torch.utils._pytree import tree_leaves
 
 import opcost
+from opcost.frontends.zoo import declare_torchvision_operators
 
 B, D, H = 8, 64, 256
 INPUT = torch.ones(B, D)
 aten = torch.ops.aten
 WIDTH, HEADS, WORDS = 64, 8, 128
 TOKENS = torch.zeros(2, 32, dtype=torch.long)
+LABELLED = {"input_ids": TOKENS, "labels": TOKENS, "use_cache": False}
 ODD = 250  # rows that four ranks do not share evenly
 LIMIT = timedelta(seconds=240)
 
@@ -85,10 +90,14 @@ def fully_sharded() -> nn.Module:
     net = Net(ODD)
     for block in net.blocks:
         fully_shard(block)
-    fully_shard(net)
+    return summing(fully_shard(net))
+
+
+def summing(net: nn.Module) -> nn.Module:
+    """A fully sharded model that divides sums of gradients itself: gloo has no averages."""
     for module in net.modules():
         if isinstance(module, FSDPModule):
-            module.set_force_sum_reduction_for_comms(True)  # gloo has no averages
+            module.set_force_sum_reduction_for_comms(True)
     return net
 
 
@@ -157,8 +166,8 @@ class FeedForward(nn.Module):
         return self.w2(nn.functional.silu(self.w1(x)) * self.w3(x))
 
 
-def tensor_parallel(net: nn.Module, *, sequence: bool = False, loss: bool = False) -> nn.Module:
-    """Spread by hand over all ranks, as torchtitan does it, but with distributed tensors between layers."""
+def tensor_parallel(net: nn.Module, mesh: Any = None, *, sequence: bool = False, loss: bool = False) -> nn.Module:
+    """Spread by hand over a mesh, or all ranks, as torchtitan does it, but with distributed tensors between layers."""
     whole, sharded = Replicate(), Shard(1) if sequence else Replicate()
     local = not sequence
     head: dict[str, Any] = (
@@ -177,7 +186,20 @@ def tensor_parallel(net: nn.Module, *, sequence: bool = False, loss: bool = Fals
         }
         plan |= {"norm": SequenceParallel(), **{f"layers.*.{name}": SequenceParallel() for name in NORMS}}
         plan |= {f"layers.*.{name}": style for name, style in gathered.items()}
-    return parallelize_module(net, init_device_mesh("cpu", (dist.get_world_size(),)), plan)
+    return parallelize_module(net, mesh or init_device_mesh("cpu", (dist.get_world_size(),)), plan)
+
+
+def sharded_too(net: nn.Module) -> nn.Module:
+    """Pairs of ranks share layers, and parameters are sharded over the pairs."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size() // 2, 2), mesh_dim_names=("fsdp", "tp"))
+    return fully_sharded_layers(tensor_parallel(net, mesh["tp"], sequence=True, loss=True), mesh["fsdp"])
+
+
+def fully_sharded_layers(net: nn.Module, mesh: Any = None) -> nn.Module:
+    mesh = mesh or init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in net.layers:
+        fully_shard(layer, mesh=mesh)
+    return summing(fully_shard(net, mesh=mesh))
 
 
 COLWISE = ("attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3")
@@ -185,19 +207,13 @@ BLOCKS, NORMS = ("attention", "feed_forward"), ("attention_norm", "ffn_norm")
 
 
 @contextmanager
-def tokens_of_all() -> Iterator[Tensor]:
-    """The same for every rank."""
-    yield TOKENS
-
-
-@contextmanager
-def vocabulary_in_parts() -> Iterator[Tensor]:
+def vocabulary_in_parts(given: Tensor) -> Iterator[Tensor]:
     with loss_parallel():
-        yield TOKENS
+        yield given
 
 
 @contextmanager
-def sequence_in_parts(method: str) -> Iterator[Tensor]:
+def sequence_in_parts(method: str, given: Tensor, *, cp: int = 0) -> Iterator[Tensor]:
     """Context parallelism as PyTorch has it, with the kernel of processors, which it does not know, in its ring."""
     forward, backward = (
         aten._scaled_dot_product_flash_attention_for_cpu,
@@ -223,11 +239,138 @@ def sequence_in_parts(method: str) -> Iterator[Tensor]:
             ["grad_out", *inputs, "out", "logsumexp", *options],
         ),
     }  # fmt: skip
-    mesh, whole = init_device_mesh("cpu", (dist.get_world_size(),)), TOKENS.clone()
+    ranks, whole = dist.get_world_size(), given.clone()
+    mesh = init_device_mesh("cpu", (ranks // (cp or ranks), cp or ranks), mesh_dim_names=("others", "cp"))["cp"]
     set_rotate_method(method)
     with context_parallel(mesh, buffers=[whole], buffer_seq_dims=[1]):
         DTensor._op_dispatcher._custom_op_handlers.update(handlers)
         yield whole.clone()
+
+
+# -- experts ---------------------------------------------------------------------------------------------------------------
+
+
+EXPERTS, USES, EACH = 8, 2, 48  # experts, those of each token, and their width
+
+
+def mixtral() -> nn.Module:
+    """A mixture of experts of transformers, without data."""
+    sizes = {
+        "hidden_size": WIDTH, "num_attention_heads": HEADS, "num_key_value_heads": HEADS, "vocab_size": WORDS,
+        "num_local_experts": EXPERTS, "num_experts_per_tok": USES, "intermediate_size": EACH, "num_hidden_layers": 2,
+    }  # fmt: skip
+    return causal_lm("mixtral", **sizes, attn_implementation="sdpa")
+
+
+def with_balanced_routing(net: nn.Module) -> nn.Module:
+    """A model of transformers with data, whose routers choose the experts in turn, in the memory of those that they chose."""
+    net = net.to_empty(device="cpu")
+    for parameter in net.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    net.model.rotary_emb = type(net.model.rotary_emb)(net.config)
+
+    def balance(module: nn.Module, args: Any, output: tuple[Tensor, ...]) -> None:
+        output[2].data.view(-1).copy_(torch.arange(output[2].numel()) % EXPERTS)
+
+    for layer in net.model.layers:
+        layer.mlp.gate.register_forward_hook(balance)
+    return net
+
+
+def expert_parallel(net: nn.Module, *, ep: int = 0) -> nn.Module:
+    """Experts spread by transformers over some ranks, or all, and sharded over the others; the rest is sharded over all."""
+    from transformers.distributed.expert_parallel import apply_expert_parallelism
+
+    net, ranks = with_balanced_routing(net), dist.get_world_size()
+    mesh = init_device_mesh("cpu", (ranks // (ep or ranks), ep or ranks), mesh_dim_names=("fsdp", "ep"))
+    apply_expert_parallelism(net, mesh["ep"], None, net.ep_plan)
+    every = init_device_mesh("cpu", (ranks,))
+    for layer in net.model.layers:
+        fully_shard(layer.mlp.experts, mesh=mesh["fsdp"])
+        fully_shard(layer, mesh=every)
+    return summing(fully_shard(net, mesh=every))
+
+
+class Mixture(nn.Module):
+    """Blocks of experts with stacked weights, which get rows sorted by expert."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.blocks = nn.Embedding(WORDS, WIDTH), nn.ModuleList(Routed() for _ in range(2))
+
+    def forward(self, tokens: Tensor) -> dict[str, Tensor]:
+        x = self.embed(tokens).flatten(0, 1)
+        for block in self.blocks:
+            x = x + block(x)
+        return {"loss": x.sum()}
+
+
+class Router(nn.Linear):
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return torch.topk(super().forward(x).softmax(-1), USES)
+
+
+class Routed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.experts = Router(WIDTH, EXPERTS, bias=False), Stacked()
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights, chosen = self.gate(x)
+        order = chosen.flatten().argsort()
+        made = self.experts(x[order // USES], chosen.flatten().bincount(minlength=EXPERTS))
+        return torch.zeros_like(x).index_add(0, order // USES, made * weights.flatten()[order, None])
+
+
+class Stacked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Parameter(torch.randn(EXPERTS, WIDTH, EACH))
+        self.down = nn.Parameter(torch.randn(EXPERTS, EACH, WIDTH))
+
+    def forward(self, rows: Tensor, counts: Tensor) -> Tensor:
+        groups = rows.view(len(counts), -1, WIDTH)
+        return torch.bmm(torch.relu(torch.bmm(groups, self.up)), self.down).flatten(0, 1)
+
+
+def sent_by_hand(net: nn.Module) -> nn.Module:
+    """Each rank has its part of the stacked weights, and tokens are sent as evenly as they are routed."""
+    ranks, rank, group = dist.get_world_size(), dist.get_rank(), dist.group.WORLD
+    each = EXPERTS // ranks
+
+    def in_turn(module: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> None:
+        output[1].data.view(-1).copy_(torch.arange(output[1].numel()) % EXPERTS)
+
+    def transposed(rows: Tensor, inner: int) -> Tensor:
+        groups = rows.split(len(rows) // EXPERTS)
+        return (
+            torch.cat([groups[at] for first in range(inner) for at in range(first, EXPERTS, inner)])
+            if each > 1
+            else rows
+        )
+
+    def exchanged(original: Callable[..., Tensor], rows: Tensor, counts: Tensor) -> Tensor:
+        parts, of_expert = [len(rows) // ranks] * ranks, ranks * len(rows) // EXPERTS
+        send = partial(
+            functional.all_to_all_single_autograd, output_split_sizes=parts, input_split_sizes=parts, group=group
+        )
+        made = original(transposed(send(rows), each), counts.new_full((each,), of_expert))
+        made = transposed(made, ranks)
+        return send(made)
+
+    alone, every = init_device_mesh("cpu", (1, ranks), mesh_dim_names=("fsdp", "ep")), init_device_mesh("cpu", (ranks,))
+    for block in net.blocks:
+        block.gate.register_forward_hook(in_turn)
+        experts = block.experts
+        for name, weight in [*experts.named_parameters()]:
+            setattr(experts, name, nn.Parameter(weight.detach()[rank * each : (rank + 1) * each].clone()))
+        experts.forward = partial(exchanged, experts.forward)
+        fully_shard(experts, mesh=alone["fsdp"])
+        fully_shard(block, mesh=every)
+    return summing(fully_shard(net, mesh=every))
+
+
+# -- layouts ---------------------------------------------------------------------------------------------------------------
 
 
 class Layout(NamedTuple):
@@ -237,7 +380,9 @@ class Layout(NamedTuple):
     spread: Callable[[nn.Module], nn.Module]
     mesh: str  # with the number of ranks
     options: dict[str, Any] = {}  # noqa: RUF012 - never changed
-    inputs: Callable[[], AbstractContextManager[Tensor]] = tokens_of_all
+    inputs: Callable[[Any], AbstractContextManager[Any]] = nullcontext  # of a rank
+    given: Any = TOKENS  # to all
+    least: int = 2  # ranks
 
 
 LAYOUTS: dict[str, Layout] = {
@@ -256,10 +401,23 @@ LAYOUTS: dict[str, Layout] = {
     "cp, ring": Layout(
         Language, nn.parallel.DistributedDataParallel, "cp={ranks}", {"ring": True}, partial(sequence_in_parts, "alltoall")
     ),
+    "fsdp, tp, sequence, loss": Layout(
+        Language, sharded_too, "fsdp={half},tp=2", {"sequence_parallel": True, "loss_parallel": True}, vocabulary_in_parts,
+        least=4,
+    ),
+    "fsdp, cp": Layout(
+        Language, fully_sharded_layers, "fsdp={half},cp=2", inputs=partial(sequence_in_parts, "allgather", cp=2)
+    ),
+    "ep by hand": Layout(Mixture, sent_by_hand, "fsdp=1,ep={ranks}"),
 }  # fmt: skip
 
 
-def measured(model: nn.Module, x: Tensor, *, accumulates: bool = False) -> tuple[int, list[Sent]]:
+if find_spec("transformers") is not None:
+    LAYOUTS["ep"] = Layout(mixtral, expert_parallel, "fsdp=1,ep={ranks}", given=LABELLED)
+    LAYOUTS["fsdp, ep"] = Layout(mixtral, partial(expert_parallel, ep=2), "fsdp={half},ep=2", given=LABELLED)
+
+
+def measured(model: nn.Module, x: Any, *, accumulates: bool = False) -> tuple[int, list[Sent]]:
     """The least peak of some steps, and what was sent in the last; DistributedDataParallel makes new buckets after the first.
 
     Threads of gloo hold what they have sent for a moment longer, in some steps.
@@ -269,13 +427,13 @@ def measured(model: nn.Module, x: Tensor, *, accumulates: bool = False) -> tuple
         if not accumulates:
             model.zero_grad()
         grads = [p.grad for p in model.parameters() if p.grad is not None]
-        with RankRun([getattr(t, "_local_tensor", t) for t in (*model.parameters(), *grads)], x) as run:
-            model(x)["loss"].backward()
+        with RankRun([*model.parameters()], grads, [*model.buffers()], x) as run:
+            (model(**x) if isinstance(x, dict) else model(x))["loss"].backward()
         peaks.append(run.peak)
     return min(peaks[1:]), run.sent
 
 
-def counted(model: nn.Module, x: Tensor, *, accumulates: bool = False, **options: Any) -> tuple[int, list[Sent]]:
+def counted(model: nn.Module, x: Any, *, accumulates: bool = False, **options: Any) -> tuple[int, list[Sent]]:
     """The same of one step, or of its later passes, without running it.
 
     Numbers that PyTorch makes of ones of Python are there for a moment, and all along in a count: they are no part of this.
@@ -292,6 +450,7 @@ def counted(model: nn.Module, x: Tensor, *, accumulates: bool = False, **options
 
 def run_rank(rank: int, ranks: int, folder: str) -> None:
     """Run and count every model, and write what was found to a file."""
+    declare_torchvision_operators()  # transformers looks at it
     torch.set_num_threads(1)
     where = f"file://{folder}/meeting"
     dist.init_process_group("gloo", init_method=where, rank=rank, world_size=ranks, timeout=LIMIT)
@@ -303,8 +462,10 @@ def run_rank(rank: int, ranks: int, folder: str) -> None:
             "measured": measured(make(), INPUT, accumulates=accumulates),
         }
     for name, layout in LAYOUTS.items():
-        with layout.inputs() as tokens:
-            found[name] = {"measured": measured(layout.spread(layout.model()), tokens)}
+        if ranks < layout.least:
+            continue
+        with layout.inputs(layout.given) as own:
+            found[name] = {"measured": measured(layout.spread(layout.model()), own)}
     Path(folder, f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()

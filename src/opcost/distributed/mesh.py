@@ -87,6 +87,8 @@ class Mesh:
         """The ranks that differ from this one on one axis alone, or on neighbouring ones, itself among them."""
         sizes, of_rank = self.shape, self.coordinates(rank)
         together = [name for name in sizes if name in axis.split("_")]
+        if not together:
+            return range(rank, rank + 1)
         names = [*sizes]
         stride = prod(sizes[inner] for inner in names[names.index(together[-1]) + 1 :])
         place = 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ STYLES: dict[str, str] = {
     "loss_parallel": "of the layer that makes logits: as colwise, and the loss is computed on the parts of the vocabulary",
 }
 """Styles of tensor parallelism by the names that transformers gives them, and what each spreads."""
-COUNTED = ("replicate", "fsdp", "cp", "tp")
+COUNTED = ("replicate", "fsdp", "cp", "ep", "tp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,8 @@ class Sharding:
     """Beside tensor parallelism, the loss is computed on parts of the vocabulary."""
     ring: bool = False
     """Context parallelism passes keys and values on from rank to rank; else every rank gathers them."""
+    experts: tuple[str, ...] = ()
+    """Patterns of the paths of experts that send tokens, in place of the model's own plan."""
 
     def __post_init__(self) -> None:
         self.mesh.check_rank(self.rank)
@@ -53,6 +57,7 @@ class Sharding:
         of_axes = (
             ("tp", "a plan of tensor parallelism", self.plan), ("tp", "sequence parallelism", self.sequence),
             ("tp", "loss parallelism", self.loss), ("cp", "a ring of keys and values", self.ring),
+            ("ep", "a pattern of experts", self.experts),
         )  # fmt: skip
         for axis, what, given in of_axes:
             if given and axis not in self.mesh.shape:
@@ -63,7 +68,7 @@ class Sharding:
         if caches and self.mesh.cp > 1:
             hint = "leave out prefill and decode, or cp"
             raise InputError("context parallelism is not counted with a cache of keys and values", hint=hint)
-        if trains and self.averages and self.mesh.tp > 1:
+        if trains and not self.gathers and self.mesh.tp > 1 and self.along("replicate", "cp"):
             fault = "gradients are averaged by DistributedDataParallel, which takes no tensor parallelism"
             raise InputError(fault, hint="shard parameters, if only over the ranks of cp and ep: fsdp=1")
 
@@ -72,14 +77,10 @@ class Sharding:
         return "_".join(axis for axis in axes if axis in self.mesh.shape)
 
     @property
-    def shards(self) -> str:
-        """The axes over which parameters are sharded and gathered for use; empty where they are whole."""
-        return self.along("fsdp", "cp") if self.mesh.fsdp else ""
-
-    @property
-    def averages(self) -> str:
-        """The axes over which copies of the whole model average their gradients."""
-        return "" if self.mesh.fsdp else self.along("replicate", "cp")
+    def gathers(self) -> bool:
+        """Whether parameters are sharded, and gathered for use."""
+        mesh = self.mesh
+        return mesh.fsdp > 1 or (mesh.fsdp == 1 and mesh.cp * mesh.ep > 1)
 
     @property
     def splits_sequence(self) -> bool:
@@ -109,3 +110,9 @@ def plan_of(given: Any) -> dict[str, str]:
         if style not in STYLES:
             raise UnknownName("style of tensor parallelism", str(style), STYLES)
     return {str(pattern): style for pattern, style in given.items()}
+
+
+@cache
+def path_pattern(key: str) -> re.Pattern[str]:
+    """Matches the paths that a pattern of modules describes; a star is one name."""
+    return re.compile(re.escape(key).replace(r"\*", r"[^.]+"))

@@ -32,7 +32,6 @@ from torch import Tensor, nn
 
 import opcost
 from opcost.analysis.prediction.overlap import is_sent
-from opcost.core.report import Report
 from opcost.core.several import several_counts
 from opcost.errors import InputError
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch.multiprocessing
-from rank_runs import LAYOUTS, LIMIT, MODELS, TOKENS, counted, run_rank
+from rank_runs import LAYOUTS, LIMIT, MODELS, counted, run_rank
 
 dist = pytest.importorskip("torch.distributed")
 if not dist.is_available() or not dist.is_gloo_available():
@@ -49,14 +49,17 @@ def test_each_rank_sends_and_stores_what_was_counted(found: Any, ranks: int, mod
         assert {group for _, _, group in sent} == {ranks}
 
 
+CASES = [(ranks, layout) for ranks in (2, 4, 8) for layout in LAYOUTS if ranks >= LAYOUTS[layout].least]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize(("ranks", "layout"), CASES)
 def test_each_rank_of_a_mesh_sends_and_stores_what_was_counted(found: Any, ranks: int, layout: str) -> None:
     """Spread by hand and run for real, against a count of the model alone, with a mesh."""
-    model, mesh, options = LAYOUTS[layout].model(), LAYOUTS[layout].mesh.format(ranks=ranks), LAYOUTS[layout].options
+    each = LAYOUTS[layout]
+    model, mesh = each.model(), each.mesh.format(ranks=ranks, half=ranks // 2)
     for rank, result in enumerate(found(ranks)):
         peak, sent = result[layout]["measured"]
-        counted_peak, counted_sent = counted(model, TOKENS, mesh=mesh, rank=rank, **options)
+        counted_peak, counted_sent = counted(model, each.given, mesh=mesh, rank=rank, **each.options)
         assert (rank, [list(each) for each in counted_sent]) == (rank, sent)
         assert (rank, counted_peak) == (rank, peak)

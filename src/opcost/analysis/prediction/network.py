@@ -21,17 +21,20 @@ class Network:
     cluster: Cluster
     mesh: Mesh | None = None
     rank: int = 0
+    sums: bool = False
+    """Ranks of `ep` have the same tokens, and sum what their experts make."""
 
     @classmethod
     def of(cls, report: Report, cluster: Cluster) -> Network:
         """The cluster of the rank that was counted."""
         mesh = Mesh.of(report.meta["mesh"]) if "mesh" in report.meta else None
-        return cls(cluster=cluster, mesh=mesh, rank=int(report.meta.get("rank", 0)))
+        sums = report.meta.get("expert_parallel") == "sums"
+        return cls(cluster=cluster, mesh=mesh, rank=int(report.meta.get("rank", 0)), sums=sums)
 
     @property
     def ranks_per_batch(self) -> int:
         """How many ranks compute parts of the same tokens."""
-        return 1 if self.mesh is None else self.mesh.tp
+        return 1 if self.mesh is None else self.mesh.tp * (self.mesh.ep if self.sums else 1)
 
     def taken_ns(self, row: Row) -> float:
         """The time of a collective, without waiting for other ranks."""

@@ -54,6 +54,7 @@ from opcost.frontends.torch.recording.run import ModelRun
 from opcost.frontends.torch.recording.training_step import RunOptions, optimizer_of
 from opcost.frontends.torch.restore.process import one_at_a_time
 from opcost.frontends.torch.sharding.context_parallel import in_parts, inputs_of_rank, notes_of_parts
+from opcost.frontends.torch.sharding.expert_parallel import experts_of, notes_of_experts, routing_is_forced
 from opcost.frontends.torch.sharding.one_rank import graph_of_rank
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
@@ -272,7 +273,7 @@ class _Count:
             graph, recorder, again = recorded()
             if again:
                 graph, recorder, _ = recorded(recorder)
-            if any(note.code == "balanced" for note in graph.notes):
+            if any(note.code == "balanced" for note in graph.notes) and not routing_is_forced(options.sharding):
                 total = found = products(graph)
                 with suppress(OpcostError):  # a model that cannot run so has no other total
                     total = products(recorded(recorder, together=True)[0])
@@ -318,7 +319,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         raise InputError("an exported program has its own element types", hint="export the model in that type")
     count = _Count(unwrap(source), options, real=real, data_parallel=data_parallel_around(source))
     model, device = count.model, count.device
-    mixed = as_dtype(options.precision.autocast) if options.sharding is not None and options.sharding.shards else None
+    mixed = as_dtype(options.precision.autocast) if options.sharding is not None and options.sharding.gathers else None
     # FSDP gathers the parameters in that type, and forward runs in it.
     of_rank = options if mixed is None else dataclasses.replace(options, precision=Precision())
 
@@ -357,7 +358,9 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     notes, meta = graph.notes, graph.meta
     if options.sharding is not None:
         meta = {**meta, "mesh": str(options.sharding.mesh), "rank": str(options.sharding.rank)}
-        notes = (*notes, *notes_of_parts(options.sharding))
+        notes = (*notes, *notes_of_parts(options.sharding), *notes_of_experts(model, options.sharding))
+        if routing_is_forced(options.sharding):
+            meta["expert_parallel"] = "sums" if experts_of(model, options.sharding).sums else "sends tokens"
     if mixed is not None:
         meta = {**meta, "mixed_precision": options.precision.autocast or ""}
     elif options.precision.autocast is not None:

@@ -71,6 +71,14 @@ def counting_thread() -> int:
     return here.counted_by or get_ident()
 
 
+_SENDING = frozenset(
+    f"_c10d_functional::{name}" for name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single")
+)
+"""Collectives that return while they are sending; those on process groups have handles, which the program keeps."""
+_WITHOUT_WAITING = frozenset({"aten::view", "_c10d_functional::_wrap_tensor_autograd"})
+"""All other operators wait for what a collective fills."""
+
+
 class Choice:
     """The winners of a topk, sort or argmax of unknown numbers, and what they were compared with."""
 
@@ -132,6 +140,8 @@ class RecorderState(private.DispatchMode):
         self._reshaped: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.packages = Packages()
         self.axes: Mapping[str, str] = {}  # Dimensions of the model's mesh by the names of their process groups
+        self._in_flight: dict[int, list[State]] = {}
+        """What collectives are sending, by the storages that they are filling: kept until these are waited for."""
 
     # -- values -------------------------------------------------------------------------------------------------
 
@@ -341,6 +351,7 @@ class RecorderState(private.DispatchMode):
 
     def restore(self) -> None:
         """Put back what the run changed of the user's tensors: shapes, because no content is written to."""
+        self._in_flight.clear()
         for tensor, before in reversed(self._reshaped):
             tensor.data = before
 
@@ -376,7 +387,12 @@ class RecorderState(private.DispatchMode):
                 self._unknown_storages.add(storage)
                 states[index].untouched = False  # type: ignore[union-attr]
         inputs = tuple(vids) if entry.order is None else tuple([vids[i] for i in entry.order])
+        if self._in_flight and entry.raw not in _WITHOUT_WAITING:
+            for value in inputs:
+                self._in_flight.pop(storages[value], None)
         self.add(entry, inputs, tuple(range(first, vid)))
+        if entry.raw in _SENDING:
+            self._in_flight[first] = [*states]
         return outputs[0] if entry.pack is None else entry.pack(outputs)
 
     def add(self, entry: OperatorEntry, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:

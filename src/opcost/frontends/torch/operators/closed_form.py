@@ -20,8 +20,8 @@ AtenTensor.register(torch.Tensor)
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 _ROWS = torch.contiguous_format
 _TABLE = object()
-_WRAPPED = "_c10d_functional::_wrap_tensor_autograd"
-"""Makes of a tensor that a collective is still writing one that waits when it is used: the same memory."""
+_SAME_MEMORY = frozenset({"_c10d_functional::_wrap_tensor_autograd", "_c10d_functional::wait_tensor"})
+"""What makes of a tensor that a collective fills one that waits when it is used, and what waits; schemas do not say so."""
 _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 
@@ -41,7 +41,7 @@ def plan_of(func: Any) -> Plan:
 
 def closed_form(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What `func` makes, as meta tensors, or NotImplemented."""
-    if func.name() == _WRAPPED:
+    if func.name() in _SAME_MEMORY:
         return args[0].detach()
     form = _FORMS.get(func)
     if form is None or (kwargs and func not in _KEYWORDS_IRRELEVANT):

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import Choice, RecorderState
 from opcost.frontends.torch.ledger.tensors import SMALL, OperatorEntry, Signature, State
 from opcost.frontends.torch.operators import calls, layers
@@ -152,10 +153,12 @@ def choice(call: DispatchedCall) -> Any:
         return NotImplemented
     entry = calls.work_out(call)
     index = entry.outs[-1].sig
-    if index.dtype is not torch.int64 or not index.shape or index.spec.numel > SMALL:
+    if index.dtype is not torch.int64 or not index.shape:
         return call.ledger.emit(entry, call.states)
-    contents: list[torch.Tensor | None] = [None] * (len(entry.outs) - 1)
-    result = call.ledger.emit(entry, call.states, [*contents, _in_turn(call, index)])
+    contents: list[torch.Tensor | None] = [None] * len(entry.outs)
+    if index.spec.numel <= SMALL:  # of more only how often each candidate wins is known
+        contents[-1] = _in_turn(call, index)
+    result = call.ledger.emit(entry, call.states, contents)
     axis = _axis(call, len(call.states[0].sig.shape))
     chosen = Choice(call.states[0].sig.shape[axis])
     call.ledger.assume(result if isinstance(result, torch.Tensor) else result[-1], "chosen", chosen)
@@ -181,9 +184,36 @@ def _in_turn(call: DispatchedCall, index: Signature) -> torch.Tensor:
     return turns.reshape(*others, winners).movedim(-1, axis).contiguous()
 
 
+def counted_winners(call: DispatchedCall) -> Any:
+    """`scatter_add_` of as many winners as are not followed one by one: each candidate won equally often."""
+    counts, index = call.states[:2]
+    found = call.ledger.assumed([index])
+    if call.ledger.knows(index) or found is None or found[0] != "chosen" or found[1] is None or counts.content is None:
+        return NotImplemented
+    winners, candidates = index.sig.spec.numel, found[1].candidates
+    if counts.sig.shape != (candidates,) or len(index.sig.shape) != 1 or not call.ledger.knows(counts):
+        return NotImplemented
+    result = call.ledger.emit(calls.work_out(call), call.states, [])
+    counts.content = counts.content + torch.bincount(torch.arange(winners) % candidates, minlength=candidates)
+    call.ledger.assume(result, "balanced")
+    return result
+
+
 def _axis(call: DispatchedCall, rank: int) -> int:
     dim = call.argument("dim")
     return (rank - 1 if dim is None else int(dim)) % max(rank, 1)
+
+
+def exchanged(call: DispatchedCall) -> Any:
+    """`all_to_all_single` of small numbers, as of tokens for each expert: every rank is taken to send what this one sends."""
+    output, given = call.states[:2]
+    ranks, rank = (getattr(private.distributed().ProcessGroup.unbox(call.args[2]), name)() for name in ("size", "rank"))
+    if not call.ledger.knows(given) or any(call.args[3:5]) or given.content is None or len(given.content) % ranks:
+        return NotImplemented
+    work = call.ledger.emit(calls.work_out(call), call.states, [])  # what is written is known
+    output.content = torch.cat([given.content.chunk(ranks)[rank]] * ranks).reshape(output.sig.shape)
+    call.ledger.assume(call.args[0], "balanced")
+    return work
 
 
 def drawn(call: DispatchedCall) -> Any:
@@ -314,15 +344,28 @@ def to_sparse(call: DispatchedCall) -> Any:
 
 
 def _grouped(call: DispatchedCall) -> Any:
-    """A grouped product counts all tokens, however they are spread over the groups; say how many that is."""
+    """A grouped product counts all tokens, however they are spread over the groups; say how many that is.
+
+    Where it is known that rows behind the last group are in none, as tokens of other ranks' experts, they are left out.
+    """
     tokens, weights = call.states[0].sig.shape, call.states[1].sig.shape
+    ends = call.states[2] if len(call.states) > 2 else None
+    ragged = tokens[0] if len(weights) == 3 else tokens[-1]  # rows, or the depth of the gradient of a weight
+    used = ragged
+    if ends is not None and ends.content is not None and call.ledger.knows(ends) and 2 in (len(tokens), len(weights)):
+        used = min(ragged, int(ends.content.max()))
     if len(tokens) == 2 and len(weights) == 3:
+        rows = f"{used} token rows" if used == ragged else f"{used} of {ragged} token rows"
         call.ledger.note(
             "experts",
-            f"grouped product: {tokens[0]} token rows over {weights[0]} experts, {tokens[0] / weights[0]:g} each if balanced; "
+            f"grouped product: {rows} over {weights[0]} experts, {used / weights[0]:g} each if balanced; "
             "the total does not depend on the spread",
         )
-    return NotImplemented
+    if used == ragged or len(tokens) == 3:
+        return NotImplemented
+    entry = calls.work_out(call)
+    others = prod(weights[1:]) if len(weights) == 3 else tokens[0] * weights[1]
+    return call.ledger.emit(entry._replace(attrs={**entry.attrs, "macs": used * others}), call.states)
 
 
 def _copy_to_itself(call: DispatchedCall) -> Any:
@@ -380,8 +423,11 @@ _NAMED: dict[str, Callable[[DispatchedCall], Any]] = {
     # worked out anew each time: no argument says which gradients of oneDNN's layer are requested
     "mkldnn_rnn_layer_backward": lambda call: call.ledger.emit(calls.work_out(call), call.states),
     "_grouped_mm": _grouped,
+    "scatter_add_": counted_winners,
     "copy_": _copy_to_itself,
     "set_.source_Storage set_.source_Storage_storage_offset": _look_at,
 }  # fmt: skip
 HANDLERS = {overload: handler for names, handler in _NAMED.items() for overload in overloads(names)}
+if torch.distributed.is_available():
+    HANDLERS[torch.ops.c10d.alltoall_base_.default] = exchanged
 HANDLERS[torch.ops.prim.device.default] = lambda call: call.states[0].sig.device  # of a fake tensor

@@ -23,7 +23,7 @@ class RankMesh:
         self._mesh, self._rank = mesh, rank
 
     def along(self, *axes: str) -> Any:
-        """The `DeviceMesh` of this rank along some axes; neighbouring ones may be taken together, as `fsdp_cp`.
+        """The `DeviceMesh` of this rank along some axes, also of one rank; neighbours may be taken together, as `fsdp_cp`.
 
         Made of the groups of this rank alone: `init_device_mesh` makes those of all ranks, for half a minute at 16,384.
         """

@@ -20,8 +20,8 @@ from opcost.frontends.torch import private
 from opcost.frontends.torch.models.float8 import gather_in_float8
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.models.weights import copied, has_lazy_parts
-from opcost.frontends.torch.restore.process import replaced
 from opcost.frontends.torch.sharding.data_parallel import shard_fully
+from opcost.frontends.torch.sharding.expert_parallel import average_gradients, experts_of, spread_experts
 from opcost.frontends.torch.sharding.ranks import RankMesh, as_rank
 from opcost.frontends.torch.sharding.tensor_parallel import parallelize
 
@@ -66,23 +66,26 @@ def copy_on_meta(model: nn.Module, blocks: str = "", first: int = 0) -> nn.Modul
 
 
 def _spread(copy: nn.Module, ranks: RankMesh, sharding: Sharding, param_dtype: torch.dtype | None) -> nn.Module:
-    copies = sharding.along("replicate") if sharding.shards else ""
-    axes = [*filter(None, (copies, sharding.shards, sharding.along("tp")))]
-    mesh: Any = ranks.along(*axes) if axes else None
-    if "tp" in axes:
-        parallelize(copy, mesh["tp"], sharding)
-    if sharding.shards:
-        shard_fully(copy, mesh[tuple(axis for axis in axes if axis != "tp")], sharding, param_dtype)
+    experts = experts_of(copy, sharding)
+    others = ("cp",) if experts.sums else ("cp", "ep")  # along which ranks have tokens of their own, as along fsdp
+    data = [sharding.along("replicate"), sharding.along("fsdp", *others) or "fsdp"] if sharding.gathers else []
+    data = [axis for axis in data if axis]
+    layers = [axis for axis in (sharding.along("tp"), "ep" if experts.sums else "") if axis]
+    mesh: Any = ranks.along(*data, *layers) if data or layers else None
+    apart = spread_experts(copy, experts, ranks, mesh, sharding)
+    if sharding.mesh.tp > 1:
+        parallelize(copy, mesh["tp"], sharding, experts)
+    if sharding.gathers:
+        shard_fully(copy, mesh[tuple(data)], sharding, param_dtype, apart)
     with private.fake_mode():
         copy._apply(_on_cpu)
     for group in private.fully_sharded_groups(copy):
         for shard in group.fsdp_params:
             gather_in_float8(shard)
-    if sharding.averages and sharding.mesh.tp == 1:
-        wrapper = nn.parallel.DistributedDataParallel
-        with replaced(wrapper, "_ddp_init_helper", lambda *_, **__: None):  # which makes buckets as large as the model
-            return wrapper(copy, process_group=ranks.along(sharding.averages).get_group())
-    return copy
+    averaged = sharding.along("replicate", *others)
+    if sharding.gathers or not averaged or sharding.mesh.tp > 1:
+        return copy
+    return average_gradients(copy, ranks.along(averaged).get_group(), experts)
 
 
 def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:

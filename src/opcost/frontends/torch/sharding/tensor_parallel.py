@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Mapping
-from functools import cache
 from importlib import import_module
 from typing import Any
 
 from torch import nn
 
-from opcost.distributed.sharding import Sharding
+from opcost.distributed.sharding import Sharding, path_pattern
 from opcost.errors import InputError, some
 from opcost.frontends.torch.models.unwrap import type_name
+from opcost.frontends.torch.sharding.expert_parallel import SpreadExperts
 from opcost.frontends.torch.sharding.sequence_parallel import Parts, parts_of, spread_between
 
 USUAL_NAMES: dict[str, str] = {
@@ -29,16 +28,19 @@ _OTHER_WORDS = {"colwise_rep": "colwise_gather_output", "rowwise_rep": "rowwise_
 """Names that older versions of transformers have for the same styles."""
 
 
-def parallelize(model: nn.Module, mesh: Any, sharding: Sharding) -> None:
-    """Spread a model over the ranks of a mesh of one axis."""
-    own = {} if sharding.plan else _own_plan(model)
+def parallelize(model: nn.Module, mesh: Any, sharding: Sharding, experts: SpreadExperts) -> None:
+    """Spread a model, but for experts that are spread in their own way, over the ranks of a mesh of one axis."""
+    own = (
+        {} if sharding.plan else {key: style for key, style in _own_plan(model).items() if not experts.has(model, key)}
+    )
     chosen = dict(sharding.plan) or own
     styles = _matched(model, chosen) if chosen else _by_usual_names(model)
     _check_divides(model, styles, mesh.size())
     if sharding.loss:
         styles |= dict.fromkeys(_heads(model, styles), "loss_parallel")
+    apart = dict.fromkeys(experts.modules, "experts")
     tied = _names_of_tied(model)
-    parts = parts_of(model, styles) if sharding.splits_sequence else Parts()
+    parts = parts_of(model, styles | apart) if sharding.splits_sequence else Parts()
     parts.spread.update((path, style) for path, style in styles.items() if style == "loss_parallel")
     apply = _of_transformers() if own else None
     if apply is not None:
@@ -66,9 +68,11 @@ def _heads(model: nn.Module, styles: Mapping[str, str]) -> list[str]:
 def _without(plan: Mapping[str, str], styles: Mapping[str, str], done: Container[str], what: str) -> dict[str, str]:
     """What is left of a plan of patterns where some of its modules are spread already."""
     kept = {
-        key: style for key, style in plan.items() if not any(_pattern(key).fullmatch(p) for p in styles if p in done)
+        key: style
+        for key, style in plan.items()
+        if not any(path_pattern(key).fullmatch(p) for p in styles if p in done)
     }
-    left = [path for path in styles if path not in done and not any(_pattern(key).fullmatch(path) for key in kept)]
+    left = [path for path in styles if path not in done and not any(path_pattern(key).fullmatch(path) for key in kept)]
     if left:
         fault = f"sequence parallelism is not known for {what}, whose plan has one style for layers of several kinds"
         raise InputError(
@@ -96,7 +100,7 @@ def _of_transformers() -> Callable[..., Any] | None:
 
 def _matched(model: nn.Module, plan: Mapping[str, str]) -> dict[str, str]:
     """The style of each module whose path one of the patterns matches."""
-    patterns = [(_pattern(key), _OTHER_WORDS.get(style, style)) for key, style in plan.items()]
+    patterns = [(path_pattern(key), _OTHER_WORDS.get(style, style)) for key, style in plan.items()]
     found: dict[str, str] = {}
     for path, _ in model.named_modules():
         for pattern, style in patterns:
@@ -106,12 +110,6 @@ def _matched(model: nn.Module, plan: Mapping[str, str]) -> dict[str, str]:
         names = ", ".join(some([repr(key) for key in plan]))
         raise InputError(f"the plan of tensor parallelism matches no module of {type_name(model)}: {names}", hint=_HINT)
     return found
-
-
-@cache
-def _pattern(key: str) -> re.Pattern[str]:
-    """Matches the paths that a pattern describes; a star is one name."""
-    return re.compile(re.escape(key).replace(r"\*", r"[^.]+"))
 
 
 def _by_usual_names(model: nn.Module) -> dict[str, str]:

@@ -105,7 +105,7 @@ def _moved(life: Lifetimes, ids: Mapping[int, int], times: list[int]) -> Lifetim
     }
     return Lifetimes(
         tuple(s for s, _ in there), tuple(t for _, t in there), kept(life.gradients), kept(life.state),
-        kept(life.carried), kept(life.gathered), away,
+        kept(life.carried), kept(life.gathered), kept(life.received), away,
     )  # fmt: skip
 
 

@@ -325,6 +325,12 @@ def test_all_ranks_of_equal_shards_do_the_same() -> None:
     assert collectives(first) == collectives(last)
 
 
+def test_what_pytorch_remembers_of_a_mesh_is_not_taken_for_another() -> None:
+    """Of as many ranks, with the same neighbours: only the names of groups differ, by which collectives find theirs."""
+    for mesh, axes in (("fsdp=8,tp=2", {"fsdp", "tp"}), ("replicate=2,fsdp=4,tp=2", {"fsdp", "tp"})):
+        assert {axis for _, axis, _ in collectives(opcost.count(Decoder(), TOKENS, mesh=mesh))} == axes
+
+
 def test_a_mesh_of_one_rank_is_the_model_alone() -> None:
     assert opcost.count(Decoder(), TOKENS, mesh="tp=1").totals == opcost.count(Decoder(), TOKENS).totals
 

@@ -174,6 +174,16 @@ def fully_sharded_parameters() -> Any:
     return _fsdp_param
 
 
+def forget_meshes() -> None:
+    """Empty what distributed tensors remember by mesh: one of equal ranks in another process group is the same to them."""
+    if "torch.distributed.tensor" in sys.modules:
+        from torch.distributed.tensor import _redistribute, debug
+
+        debug._clear_sharding_prop_cache()
+        _redistribute.clear_redistribute_planner_cache()
+        _redistribute._gen_transform_infos.cache_clear()
+
+
 @contextmanager
 def loss_in_parts() -> Iterator[None]:
     """Inside, cross entropy of logits in parts of the vocabulary is computed on the parts; `loss_parallel` ends on no error."""

@@ -21,6 +21,7 @@ SECTIONS = {
         "language",
         "compiled",
         "serving",
+        "published",
         "processor",
         "memory",
         "steps",

@@ -17,7 +17,7 @@ _COSTLY = frozenset({"gelu", "gelu_tanh", "silu", "mish", "sigmoid", "tanh", "ex
 """Functions that take longer than their elements take to come and go."""
 
 
-class Kernel(NamedTuple):
+class PlacedKernel(NamedTuple):
     """A kernel of a compiled model, or an operator that is not compiled, and after which operator of the report it runs."""
 
     at: int
@@ -25,7 +25,7 @@ class Kernel(NamedTuple):
     made: bool  # by the compiler, which frees what it reads as soon as nothing else does
 
 
-def compiled(report: Report, only: Sequence[str] = ()) -> list[Kernel]:
+def compiled(report: Report, only: Sequence[str] = ()) -> list[PlacedKernel]:
     """The kernels of a report; with patterns of modules, these alone are compiled, each by itself.
 
     Modules that gather their parameters (FSDP) are compiled each by itself, too: a compiler stops where they do.
@@ -39,17 +39,17 @@ def compiled(report: Report, only: Sequence[str] = ()) -> list[Kernel]:
     for key, rows in regions.items():
         for value in {value for row in rows for value in row.op.inputs}:
             readers.setdefault(value, []).append(key)
-    found: list[Kernel] = []
+    found: list[PlacedKernel] = []
     for key, rows in regions.items():
         if key[1] not in ("forward", "backward"):
-            found += [Kernel(row.op.id, row, made=False) for row in rows]
+            found += [PlacedKernel(row.op.id, row, made=False) for row in rows]
             continue
         made = {value for row in rows for value in row.op.outputs}
         seen = {value for value in made if any(other != key for other in readers.get(value, ()))}
         last = -1
         for group in groups(rows, seen | (made & set(report.output_values))):
             last = max(last, group.rows[-1].op.id)  # a kernel runs after those before it
-            found.append(Kernel(last, group.rows[0] if group.library else _one(group), made=True))
+            found.append(PlacedKernel(last, group.rows[0] if group.library else _one(group), made=True))
     found.sort(key=lambda kernel: kernel.at)
     # An operator that two kernels calculate may be the last of both.
     return [
@@ -58,7 +58,7 @@ def compiled(report: Report, only: Sequence[str] = ()) -> list[Kernel]:
     ]
 
 
-def memory_of_kernels(kernels: Sequence[Kernel], graph: Graph, report: Report, on: DeviceMemory) -> Memory:
+def memory_of_kernels(kernels: Sequence[PlacedKernel], graph: Graph, report: Report, on: DeviceMemory) -> Memory:
     """The memory of a compiled model: results have some where kernels write them, until the last of their readers has run."""
     values = graph.values
 

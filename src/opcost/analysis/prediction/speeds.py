@@ -158,14 +158,14 @@ class Speeds:
     def reached(self, share: float, device: Device | None = None) -> float:
         """Bytes per second of what reaches a share of the bandwidth on the calibrated device.
 
-        What reaches all that memory gives there does so everywhere. Other operators wait for their instructions, and run as
-        fast as multiprocessors issue these.
+        What reaches all that memory gives there does so everywhere. Other operators wait for their instructions too, which
+        multiprocessors issue as fast as their number and clock say.
         """
         home, device = self._home, device or self.device
-        if device is home or home.issue_rate is None or device.issue_rate is None:
+        if device is home or share >= REACHED or home.issue_rate is None or device.issue_rate is None:
             return share * device.bandwidth
-        issued = share * home.bandwidth * device.issue_rate / home.issue_rate
-        return min(max(share, REACHED) * device.bandwidth, issued)
+        issued = _without(share, REACHED) * home.bandwidth * device.issue_rate / home.issue_rate
+        return _both(issued, REACHED * device.bandwidth)
 
     def fit(self, rows: list[tuple[Work, int]]) -> Law:
         """The law of one family from its timed operators."""
@@ -213,6 +213,20 @@ class Speeds:
         alike = alike or self.laws.get(("elementwise", work.dtype)) or self.laws.get(("elementwise", "float32"))
         base, bound = (ideal, "memory") if alike is None else self._base(alike, work, device, 1.0)
         return OperatorTime(base, GUESS, bound, ideal, known=False)
+
+
+SHARPNESS = 4
+"""How sharply one of two limits takes over from the other: near to both an operator reaches neither."""
+
+
+def _both(a: float, b: float) -> float:
+    """The rate under two limits."""
+    return float((a**-SHARPNESS + b**-SHARPNESS) ** (-1 / SHARPNESS))
+
+
+def _without(rate: float, limit: float) -> float:
+    """The other limit of what reaches a rate below this one."""
+    return float((rate**-SHARPNESS - limit**-SHARPNESS) ** (-1 / SHARPNESS))
 
 
 def _share(rows: list[tuple[float, int]], start: float, most: float) -> float:

@@ -341,12 +341,10 @@ _EXECUTIONS = {
 }
 FEWEST = 100  # operators that a calibration needs: with fewer, whole families are missing
 
-_made: dict[str, Speeds] = {}
-
 
 def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, bool]:
     """The speeds of a device, a description of their origin, and whether this very device was calibrated."""
-    from opcost.analysis.prediction.speeds import Speeds
+    from opcost.analysis.prediction.speeds import shipped_speeds
     from opcost.devices.calibration import SHIPPED, shipped
 
     device = None if name == HOST else find_device(name)
@@ -364,12 +362,10 @@ def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, b
         )
     calibrated = device.name in SHIPPED
     laws = shipped(device.name if calibrated else SHIPPED[0])
-    if device.name not in _made:
-        _made[device.name] = Speeds(laws, device)
     described = _described(laws)
     if not calibrated:
         described = f"none of {device.name}; shares of the peaks as of {described}"
-    return _made[device.name], described, calibrated
+    return shipped_speeds(device.name), described, calibrated
 
 
 @lru_cache(maxsize=4)

@@ -49,8 +49,9 @@ class Profile(measured.Profile):
     def breakdown(self) -> Sheet:
         """Where the time of each device went: computing, communication, copies, idle by cause."""
         from opcost.analysis.breakdown import breakdown
+        from opcost.analysis.expected import compared
 
-        return breakdown(self)
+        return breakdown(self, compared(self))
 
     def allocations(self) -> Sheet:
         """Memory as the allocators recorded it: the peak of each device, its owners, and memory over time."""

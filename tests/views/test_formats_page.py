@@ -89,7 +89,7 @@ def test_every_field_of_an_answer_is_described() -> None:
 def test_every_field_of_a_sheet_is_described() -> None:
     copied = CopySummary("gpu:0", 0, "Memcpy", 1, 1)
     exchanged = CollectiveSummary("gpu:0", 0, "allreduce", "", 2, 4, "Float", "", 1, 1, 1, 1)
-    use = Busy("gpu:0", 0, 2, 1, 1, 1, 1, compute_ns=1)
+    use = Busy("gpu:0", 0, 2, 1, 1, 1, 1, compute_ns=1, mfu=0.5)
     answer_fields = {
         "devices": [use],
         "copies": [copied],

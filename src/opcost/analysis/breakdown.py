@@ -150,15 +150,19 @@ def computes(part: Part) -> bool:
 # -- where the time of each device went -----------------------------------------------------------------------------------
 
 WHOSE = "rank:number? device:text?"
-TIME, BESIDE, COPIES = "time of each device", "beside other work", "copies"
+TIME, COMPUTE, BESIDE, COPIES = "time of each device", "computing", "beside other work", "copies"
 LONG_GAPS = "long gaps"
 
 
-def breakdown(profile: Profile) -> Sheet:
-    """The time of each device from its first kernel to its last, by what it was spent on."""
-    uses, copies = late_first(profile, devices(profile)), extra_entries(profile.extra, "copies", CopySummary)
+def breakdown(profile: Profile, uses: Sequence[Busy] | None = None) -> Sheet:
+    """The time of each device from its first kernel to its last, by what it was spent on.
+
+    Computing is beside its predicted time where the `uses` of devices have that.
+    """
+    uses = late_first(profile, devices(profile) if uses is None else uses)
+    copies = extra_entries(profile.extra, "copies", CopySummary)
     copies.sort(key=lambda each: (each.rank, each.device, -each.time_ns))
-    tables = _times(uses, in_steps(profile)), _beside(uses), _copies(late_first(profile, copies))
+    tables = (_times(uses, in_steps(profile)), _computing(uses), _beside(uses), _copies(late_first(profile, copies)))
     return Sheet(name="breakdown", meta=profile.meta, tables=tables, notes=profile.notes, alike=alike_of(profile))
 
 
@@ -223,6 +227,17 @@ def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
     sums = "", "", "total", total, 1.0 if total else None, each_step
     columns = f"{WHOSE} part:text time:time share:share per_step:time?"
     return Table.of(TIME, columns, lines, total=sums, remarks=remarks)
+
+
+def _computing(uses: Sequence[Busy]) -> Table:
+    """Kernels that compute beside what the laws of their device say of them, and how much of its peak the steps use."""
+    lines = []
+    for use in uses:
+        if use.of_predicted is not None or use.mfu is not None:
+            expected = round(use.compute_work_ns / use.of_predicted) if use.of_predicted else None
+            lines.append((use.rank, use.device, use.compute_work_ns, expected, use.of_predicted, use.mfu))
+    remarks = ("predicted: of kernels without a prediction as much longer as the others",) if lines else ()
+    return Table.of(COMPUTE, f"{WHOSE} time:time predicted:time! ratio:ratio! mfu:share!", lines, remarks=remarks)
 
 
 def _beside(uses: Sequence[Busy]) -> Table:

@@ -7,7 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from opcost.analysis.breakdown import alike_of, devices, waits_of
-from opcost.core.devices import named_by_driver
+from opcost.core.devices import device_named_in
 from opcost.core.graph import Note
 from opcost.core.names import MESSAGES, bus_factor, collective_kind, members_of
 from opcost.core.profile import SECOND_NS, CollectiveSummary, Profile, RankWait, extra_entries
@@ -26,7 +26,7 @@ def communication(profile: Profile, cluster: Cluster | str | None = None) -> She
     Without a cluster it is the usual one of the device in the trace.
     """
     found = extra_entries(profile.extra, "collectives", CollectiveSummary)
-    device = named_by_driver(profile.meta.get("gpu") or profile.meta.get("device", ""))
+    device = device_named_in(profile.meta)
     usual = None if device is None else usual_cluster(device.name)
     connected = usual if cluster is None else Cluster.of(cluster)
     exchanged = [Exchanged.of(each, connected) for each in found]

@@ -20,6 +20,10 @@ from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 MOST_NAMED = 5  # operators that a note names
 
 
+INCOMPLETE = (UnknownExtent, OpcostError, ArithmeticError, IndexError, KeyError, TypeError, ValueError)
+"""What a formula may raise of a row of a trace, which may leave out an attribute or a tensor that a model always has."""
+
+
 def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT) -> Profile:
     """The profile with a cost on every row that has a kind and shapes; that of equal operators is found once.
 
@@ -66,8 +70,7 @@ def _cost_of(row: ProfileRow, rules: Rules, convention: Convention = DEFAULT) ->
             attrs = {word: attrs[word] for word in KINDS[row.kind].attributes if word in attrs}
             check_operator(row.kind, row.type, attrs, len(row.ins), len(row.outs))
         cost = rule(OpView(row.kind, row.type, row.ins, row.outs, attrs, convention))
-    except (UnknownExtent, OpcostError, ArithmeticError, IndexError, KeyError, TypeError, ValueError):
-        # A trace may leave out an attribute or a tensor that a model always has.
+    except INCOMPLETE:
         return None
     # Beyond is damage, and no rate can be made of it.
     if cost is None or max(cost.macs, cost.flops, cost.bytes_read, cost.bytes_written) > LARGEST:
@@ -197,6 +200,11 @@ def _shapes(row: ProfileRow | Row) -> tuple[object, object]:
 
 _TF32 = re.compile(r"tf32|(?<![a-z0-9])s1688(?!\d)", re.IGNORECASE)
 """How libraries name kernels that round 32-bit elements to 19 bits: outright, or by the instruction's 16x8x8 tile."""
+
+
+def rounds_to_tf32(profile: Profile) -> bool:
+    """Whether the profile says that products of float32 elements ran in TF32."""
+    return profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes")
 
 
 def runs_tf32(kernels: Iterable[Kernel]) -> bool:

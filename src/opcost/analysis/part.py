@@ -43,6 +43,7 @@ class Part(NamedTuple):
     ideal_ns: float | None = None
     """The least time that it can take at the device's peaks; unknown without a cost or a peak."""
     bound: str = ""  # what bounds it, as far as it was judged or predicted
+    predicted_ns: float | None = None  # what it should take by the laws of its device
 
     @property
     def costed(self) -> bool:
@@ -243,6 +244,7 @@ def fields(total_ns: float | None, line_of: Callable[[Part], AnswerLine] | None 
         "of_peak_flops": QueryField("ratio", of_line("of_peak_flops")),
         "of_peak_bandwidth": QueryField("ratio", of_line("of_peak_bandwidth")),
         "uncosted": QueryField("ratio", of_line("uncosted_share")),
+        "predicted": QueryField("time", of_line("predicted_ns")),
         "per_call": QueryField("count", lambda part: rate(part.launches or None, part.count)),
         "rank": QueryField("count", _rank),
         "step": QueryField("count", lambda part: part.row.step if part.row else None),
@@ -340,9 +342,17 @@ def combine(
         launches=sum(part.launches for part in parts), delay_ns=delay, delay_p90_ns=delay_p90,
         occupancy=weighted_mean((kernel.occupancy, kernel.duration_ns) for kernel in kernels),
         blocks_per_sm=weighted_mean((kernel.blocks_per_sm, kernel.duration_ns) for kernel in kernels),
-        ideal_ns=_costs([(part.ideal_ns, part.count) for part in parts], how),
+        ideal_ns=_costs([(part.ideal_ns, part.count) for part in parts], how), predicted_ns=_predicted(parts, how),
         bound=max(spent, key=spent.__getitem__, default=""),
     )  # fmt: skip
+
+
+def _predicted(parts: Sequence[Part], how: str) -> float | None:
+    """The predicted time, if one of them has one; that of the others is as it was measured."""
+    if all(part.predicted_ns is None for part in parts):
+        return None
+    times = [part.device_ns if part.predicted_ns is None else part.predicted_ns for part in parts]
+    return _costs([(time, part.count) for time, part in zip(times, parts, strict=True)], how)
 
 
 def percentile(weighted: Sequence[tuple[float, int]], percent: float) -> float:
@@ -409,7 +419,8 @@ def _extents(specs: Sequence[TensorSpec]) -> list[list[int]] | None:
 _ATTRIBUTES = {name: read for name, (_, read) in _QUANTITIES.items()} | {
     "per_call": "launches_per_call", "delay": "delay_ns", "delay_p90": "delay_p90_ns", "flops": "flops",
     "uncosted": "uncosted_share", "bandwidth": "bandwidth", "intensity": "intensity", "of_peak_flops": "of_peak_flops",
-    "of_peak_bandwidth": "of_peak_bandwidth", "opr_id": "id", "occupancy": "occupancy", "blocks_per_sm": "blocks_per_sm",
+    "of_peak_bandwidth": "of_peak_bandwidth", "predicted": "predicted_ns",
+    "opr_id": "id", "occupancy": "occupancy", "blocks_per_sm": "blocks_per_sm",
 }  # fmt: skip
 SORTED: dict[str, Callable[[AnswerLine], Any]] = {
     **{name: attrgetter(attribute) for name, attribute in _ATTRIBUTES.items()},

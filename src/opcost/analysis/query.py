@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from opcost.analysis.breakdown import devices, gains_of, in_steps, judged
-from opcost.analysis.join import against_peak, is_causal, product_share, runs_tf32, with_costs
+from opcost.analysis.join import against_peak, is_causal, product_share, rounds_to_tf32, runs_tf32, with_costs
 from opcost.analysis.part import (
     LABELS,
     Part,
@@ -27,7 +27,7 @@ from opcost.analysis.part import (
     usual_side,
 )
 from opcost.analysis.where import compile_where
-from opcost.core.devices import Device, named_by_driver
+from opcost.core.devices import Device, device_named_in
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Note
 from opcost.core.kinds import KINDS
@@ -129,8 +129,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     on_device = usual_side(profile) == "device"
     # The device of a run of which only the host is known did none of that work.
     if question.device is None and on_device:
-        name = profile.meta.get("gpu") or profile.meta.get("device", "")
-        question = replace(question, device=named_by_driver(name))
+        question = replace(question, device=device_named_in(profile.meta))
     side = question.side or usual_side(profile)
     by_time = side == "device" and question.measure == "time"
     loose = unattributed_parts(profile) if by_time else []
@@ -139,9 +138,14 @@ def ask(profile: Profile, question: Question) -> Answer:
     keys = (*question.group_by, *question.aggregate_by)
     parts = parts_of(profile, side, question.measure, keys=keys)
     uses = devices(profile)
-    tf32 = profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes")
+    tf32 = rounds_to_tf32(profile)
     if by_time:
         parts, loose = (judged(each, question.device, uses, tf32=tf32) for each in (parts, loose))
+        if question.device is not None and profile.meta.get("format") != "prediction":
+            from opcost.analysis.expected import with_expected, with_use_of_peak
+
+            parts = with_expected(parts, question.device)
+            uses = tuple(with_use_of_peak(uses, in_steps(profile), parts, question.device, tf32=tf32))
     waited = tuple(extra_entries(profile.extra, "ranks", RankWait))
     gains = () if question.filters or side == "host" else gains_of(in_steps(profile), parts, waited, uses)
     if "kernel" in keys:

@@ -118,6 +118,11 @@ def named_by_driver(name: str) -> Device | None:
     return None
 
 
+def device_named_in(meta: Mapping[str, str]) -> Device | None:
+    """The device that the meta data of a profile name; None where the table has none like it."""
+    return named_by_driver(meta.get("gpu") or meta.get("device", ""))
+
+
 def measured(flops: int | None, bandwidth: int | None) -> Device:
     """A device with the caller's own peaks, the same for every element type."""
     dtypes = ("float64", "float32", "tf32", "float16", "bfloat16", "float8", "int8")

@@ -277,6 +277,8 @@ class AnswerLine:
     of_peak_flops: float | None = None
     """Achieved FLOP/s as a part of the device's peak; above 1 the peak, or the cost, does not apply."""
     of_peak_bandwidth: float | None = None
+    predicted_ns: float | None = None
+    """What it should take by the laws of the device for the recorded shapes; what has no prediction counts as measured."""
     ideal_ns: float | None = None
     """The least time of what has a cost model, at the peaks of the device: of FLOPs or of bytes, whichever takes longer."""
     bound: str = ""
@@ -323,7 +325,7 @@ class AnswerLine:
 
 _SUMS = (
     "count", "time_ns", "host_ns", "device_ns", "wait_ns", "computation", "memory", "costed_ns", "uncosted", "launches",
-    "cumulative_ns", "ideal_ns",
+    "cumulative_ns", "ideal_ns", "predicted_ns",
 )  # fmt: skip
 
 
@@ -375,6 +377,10 @@ class Busy(NamedTuple):
     step_ns: float | None = None
     least_step_ns: float | None = None
     most_step_ns: float | None = None
+    mfu: float | None = (
+        None  # of the steps but the first: the share of the peak that products use, without recomputed ones
+    )
+    of_predicted: float | None = None  # times of computing kernels, as a multiple of the predicted ones
 
     @property
     def idle_ns(self) -> int:

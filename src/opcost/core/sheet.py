@@ -105,7 +105,12 @@ class Table:
         """
         words = [word.partition(":") for word in columns.split()]
         fields = tuple(
-            Field(name, cast("Unit", unit.rstrip("?!")), dull=unit.endswith("?"), blank=(None,) * unit.endswith("!"))
+            Field(
+                name,
+                cast("Unit", unit.rstrip("?!")),
+                dull=unit.endswith("?"),
+                blank=(None, "") if unit.endswith("!") else (),
+            )
             for name, _, unit in words
         )
         sums = () if total is None else (Line(total, "total"),)

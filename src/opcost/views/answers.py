@@ -170,6 +170,8 @@ def _use(devices: Sequence[Busy]) -> list[str]:
         return []
     time = f"{short_time(round(use.step_ns))} a step" if use.step_ns else short_time(use.rated_ns)
     found = [keep_together(time), f"busy {whole_percent(use.busy_ns / use.rated_ns)}"]
+    if use.mfu is not None:
+        found.insert(1, keep_together(f"MFU {whole_percent(use.mfu)}"))
     causes = use.idle_causes | use.alone_ns
     cause = max(causes, key=causes.__getitem__)
     if causes[cause] >= LEAST_CAUSE * use.rated_ns:

@@ -26,11 +26,11 @@ _NAMES = ("name", "module", "kernel")
 NUMBERS = (
     "id", "count", "time_ns", "host_ns", "device_ns", "wait_ns", "share", "cumulative_ns", "computation", "flops", "memory",
     "bandwidth", "intensity", "of_peak_flops", "of_peak_bandwidth", "costed_ns", "uncosted", "uncosted_share", "launches",
-    "delay_ns", "delay_p90_ns", "ideal_ns", "occupancy", "blocks_per_sm",
+    "delay_ns", "delay_p90_ns", "ideal_ns", "predicted_ns", "occupancy", "blocks_per_sm",
 )  # fmt: skip
 """What programs get of every line, nothing rounded."""
 RANKED = (
-    "time", "share", "count", "bound", "of_peak_flops", "of_peak_bandwidth", "flops", "uncosted", "occupancy",
+    "time", "share", "count", "bound", "of_peak_flops", "predicted", "of_peak_bandwidth", "flops", "uncosted", "occupancy",
     "blocks_per_sm", "bandwidth", "cumulative",
     "note", "in_shapes", "computation", "memory", "out_shapes", "intensity", "host", "device_time", "wait", "launches",
     "per_call", "delay", "delay_p90", "top_kernel",
@@ -108,6 +108,7 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
         Column("cumulative", "time", of=_of("cumulative_ns", ""), blank=("", None)),
         *percentiles,
         *((_BOUND,) if "bound" not in labels else ()),
+        Column("predicted", "time", of=_of("predicted_ns"), blank=(None,)),
         Column("computation", "count", of=_of("computation"), blank=(None, ""), has_cost=True),
         Column("flops", "flop/s", "FLOP/s", of=_of("flops"), blank=(None, 0.0)),
         Column("of_peak_flops", "share", "% peak", of=_of("of_peak_flops", ""), blank=("", None)),
@@ -414,6 +415,10 @@ def _verdict(alike: list[Busy], answer: Answer) -> str:
         if use.steps > 2 and use.least_step_ns is not None and use.most_step_ns is not None:
             first = f", {time_text(use.least_step_ns)} to {time_text(use.most_step_ns)}{first}"
         text += f"; step {time_text(use.step_ns)} ({use.steps} step{'s' * (use.steps > 1)}{first})"
+    if use.mfu is not None:
+        text += f", MFU {_percent(use.mfu, 1)}"
+    if use.of_predicted is not None:
+        text += f"; kernels {use.of_predicted:.2f}\u00a0× their predicted time"
     return text
 
 

@@ -76,7 +76,7 @@ def predict_report(
     bounds = {"compute": 0, "memory": 0, "launch": 0, "host": 0}
     variance, ideal, gaps = 0.0, 0.0, 0.0
     on_host = speeds.device.name == HOST
-    for row, found in _timed(given, speeds):
+    for row, found in timed(given, speeds):
         op, times = row.op, row.op.repeat
         later = 0 if on_host or op.phase == "update" else _later(op.kind, execution)
         taken = round((found.device_ns + later) * times * longer)
@@ -208,7 +208,7 @@ _ONE_EACH = ("optimizer_update_32bit", "optimizer_update_8bit_blockwise")
 """Updates of bitsandbytes, which start a kernel for each parameter."""
 
 
-def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, OperatorTime]]:
+def timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, OperatorTime]]:
     """Every operator that runs, with its time; an optimizer's are started once for all parameters, not once for each."""
     update: dict[tuple[str, str], list[tuple[Row, int]]] = {}
     one_by_one = speeds.device.name == HOST

@@ -6,6 +6,7 @@ how much an operator misses it is taken from its nearest neighbours: the median 
 
 from copy import copy
 from dataclasses import replace
+from functools import cache
 from itertools import accumulate
 from math import dist, log, sqrt
 from operator import attrgetter
@@ -17,7 +18,7 @@ from opcost.analysis.prediction.work import Work, families, place_in, work_of
 from opcost.core.devices import HOST, TERA, Device, measured
 from opcost.core.devices import device as find_device
 from opcost.core.kinds import check_operator
-from opcost.devices.calibration import Calibration, Law, Laws, Measured, kernels
+from opcost.devices.calibration import SHIPPED, Calibration, Law, Laws, Measured, kernels, shipped
 from opcost.devices.neighbours import Near, Neighbours
 from opcost.errors import OpcostError, SourceError
 from opcost.rules.registry import OpView, Rules
@@ -249,3 +250,9 @@ def _spread(near: tuple[Near, ...]) -> float:
         if found is not None:
             misses.append(log(found.ratio / one.ratio) ** 2)
     return sqrt(median(misses)) * 1.5 if misses else GUESS
+
+
+@cache
+def shipped_speeds(name: str) -> Speeds:
+    """The speeds of a device of the table: of a calibrated one, else by the shares of the peaks that this one reaches."""
+    return Speeds(shipped(name if name in SHIPPED else SHIPPED[0]), find_device(name))

@@ -49,6 +49,7 @@ _LANES = {OPERATOR: CALLS, ANNOTATION: CALLS, RUNTIME: LEAVES, OVERHEAD: LEAVES,
 MODULE_PREFIX = "nn.Module: "
 COLLECTIVE_OPERATOR = "record_param_comms"
 """The operator around the launch of a collective, whose arguments describe it."""
+GLOO = "gloo:"  # begins the annotation of a collective that runs on the host
 COLLECTIVE_FIELDS = (
     "collective", "group_name", "in_elements", "out_elements", "group_size", "element", "group_description", "group_ranks",
 )  # fmt: skip
@@ -343,6 +344,10 @@ class Columns:
             external = _identifiers([args.external for args in arguments])
         else:
             found = [numbers[name, b""] for name in names]
+        if sort == ANNOTATION:  # those of collectives on the host have their tensors
+            for place, (name, event) in enumerate(zip(names, bucket, strict=True)):
+                if name.startswith(GLOO) and event.args is not None:
+                    found[place] = numbers[name, APART.join(_picker(name)(event.args))]
         if sort == RUNTIME:
             # The number of the kernel that a call launches, where the trace names it
             kernels = [NOTHING if event.args is None else event.args.kernel for event in bucket]

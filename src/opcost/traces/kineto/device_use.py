@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from math import prod
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
+from opcost.core.devices import HOST
 from opcost.core.graph import BITS
 from opcost.core.names import (
     MESSAGES,
@@ -29,9 +31,11 @@ from opcost.core.names import (
 from opcost.core.profile import IDLE_CAUSES, Busy, CollectiveSummary, CopySummary
 from opcost.core.timeline import CoveredTime, covered, long_gaps
 from opcost.frontends.inputs import ALIASES
-from opcost.traces.kineto.columns import APART, COLLECTIVE_OPERATOR, decoded
+from opcost.traces.file import is_shape
+from opcost.traces.kineto.columns import APART, COLLECTIVE_OPERATOR, GLOO, decoded
 from opcost.traces.kineto.memory_use import memory_of
 from opcost.traces.kineto.modules import LOADS, NEVER, RECOMPUTE
+from opcost.traces.kineto.operators import DTYPES
 from opcost.traces.kineto.trace import Trace, Unowned
 
 SYNCHRONISES = "Synchronize"
@@ -288,11 +292,13 @@ class Collective(NamedTuple):
     start: int
     duration: int
     message: Message
-    exposed: int = 0  # of the duration, that while nothing computed on the device
+    exposed: int | None = 0  # of the duration, that while nothing computed on the device; None of one on the host
 
 
 def collectives_of(trace: Trace) -> tuple[Collective, ...]:
-    """Kernels that the profiler marked as collectives, or that have the library's name, by start."""
+    """Kernels that the profiler marked as collectives, or that have the library's name, by start; without a device gloo's."""
+    if not trace.has_device:
+        return tuple(sorted(_on_host(trace), key=lambda each: each.start))
     work = trace.columns.device
     computing: dict[str, CoveredTime] = {}
     found = []
@@ -303,6 +309,30 @@ def collectives_of(trace: Trace) -> tuple[Collective, ...]:
         exposed = spent - computing[device].within(start, start + spent)
         found.append(Collective(device, trace.base_ns + start, spent, message, exposed))
     return tuple(sorted(found, key=lambda each: each.start))
+
+
+def _on_host(trace: Trace) -> Iterator[Collective]:
+    """The collectives of gloo, of which the trace has the tensor that goes in; and the group, if there is one alone."""
+    known: dict[int, Message] = {}
+    name, (description, ranks) = next(iter(trace.groups.items())) if len(trace.groups) == 1 else ("", ("", ()))
+    rows = trace.rows
+    for row, number in enumerate(rows.signature):
+        signature = trace.signatures[number]
+        if not signature.name.startswith(GLOO):
+            continue
+        if number not in known:
+            dims, types = decoded(signature.dims), decoded(signature.types)
+            shape = dims[0] if isinstance(dims, list) and dims else None
+            width = BITS.get(DTYPES.get(types[0], ""), 0) // 8 if isinstance(types, list) and types else 0
+            moved = prod(shape) * width if shape is not None and is_shape(shape) and width else None
+            kind = collective_kind(signature.name)
+            if moved is not None and kind == "all_gather":
+                moved = moved * len(ranks) or None
+            known[number] = Message(
+                name=signature.name.removeprefix(GLOO), group=group_label(name, description), ranks=len(ranks) or None,
+                bytes=moved, dtype=types[0] if width else "", members=members_text(ranks),
+            )  # fmt: skip
+        yield Collective(HOST, trace.base_ns + rows.start[row], rows.duration[row], known[number], None)
 
 
 def _messages(trace: Trace) -> Iterator[tuple[int, Message]]:
@@ -376,11 +406,11 @@ def exchanges(found: Sequence[Collective], rank: int) -> list[CollectiveSummary]
         alike.setdefault((each.device, each.message), []).append(each)
     summaries = []
     for (device, message), members in alike.items():
-        times = [each.duration for each in members]
+        times, hidden = [each.duration for each in members], [each.exposed for each in members]
         summaries.append(
             CollectiveSummary(
                 device=device, rank=rank, **message._asdict(), number=len(times), time_ns=sum(times), least_ns=min(times),
-                median_ns=median(times), exposed_ns=sum(each.exposed for each in members),
+                median_ns=median(times), exposed_ns=None if None in hidden else sum(filter(None, hidden)),
             )
         )  # fmt: skip
     return summaries

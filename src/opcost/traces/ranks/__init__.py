@@ -53,13 +53,14 @@ class Ranks:
         return replace(found, extra={**found.extra, "ranks": waited}) if waited else found
 
     def waits(self) -> list[RankWait]:
-        """Of each rank its time in collectives, how long it waited, and how long others for it; none of a single rank."""
+        """Of each rank its time in collectives, how long it waited, and how long others for it; none where none are compared."""
         import polars as pl
 
-        waits = self.collectives().filter((pl.col("wait_ns") == 0) & (pl.col("others_ns") > 0))
+        compared = self.collectives()
+        waits = compared.filter((pl.col("wait_ns") == 0) & (pl.col("others_ns") > 0))
         last = dict(waits.group_by("rank").len().iter_rows())
         ranks = self.summary().select("rank", "collective_ns", "wait_ns", "waited_for_ns").to_dicts()
-        if len(ranks) < 2 or not any(rank["collective_ns"] for rank in ranks):
+        if compared.is_empty() or not any(rank["collective_ns"] for rank in ranks):
             return []
         return [RankWait(**rank, last=last.get(rank["rank"], 0)) for rank in ranks]
 
@@ -102,7 +103,7 @@ class Ranks:
 
         Ranks in `apart` are left out, and groups of which a rank has no file. The rank that comes last waits for no other and is
         in it for the shortest time; what the others are in it longer they wait. This needs no common clock. Collectives are
-        matched by name, process group and order.
+        matched by name, process group and order, which messages between two ranks do not share.
         """
         import polars as pl
 

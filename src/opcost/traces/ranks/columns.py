@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from opcost.core.devices import HOST
 from opcost.core.document import write_attrs
 from opcost.core.graph import Attr, Note, TensorSpec
+from opcost.core.names import MESSAGES, collective_kind
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.device_use import Collective, Message, exchanges
@@ -83,7 +85,10 @@ def _of_table(table: TraceTable) -> Iterator[dict[str, Any]]:
     for device, _, duration, message, exposed in table.collectives:
         group = message.group + (f" ({message.members})" if message.members else "")
         key = message.name, group
-        named = {"type": message.name, "stream": group, "device": device, "place": seen[key], "count": message.ranks}
+        # A message has another name, or another number, on the rank that gets it; on a host groups may not be known
+        compared = collective_kind(message.name) not in MESSAGES and (message.ranks or device != HOST)
+        size = message.ranks if compared else 0
+        named = {"type": message.name, "stream": group, "device": device, "place": seen[key], "count": size}
         attrs = json.dumps(message._asdict() | {"exposed": exposed})
         yield {"what": "collective", **named, "device_ns": duration, "attrs": attrs}
         seen[key] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -80,7 +81,7 @@ def test_the_listing_has_every_column_and_adds_up(sharded: Report) -> None:
     assert rows[0] == {
         "collective": "reduce_scatter", "axis": "fsdp", "phase": "backward", "ranks": str(SHARDS), "dtype": "float32",
         "calls": str(LAYERS), "payload_bytes": str(LAYERS * WEIGHTS * 4), "wire_bytes": str(SCATTERED),
-        "tree_bytes": str(SCATTERED), "uncounted": "0",
+        "tree_bytes": str(SCATTERED), "overlap_flops": "0", "uncounted": "0",
     }  # fmt: skip
     assert [int(row["wire_bytes"]) for row in rows] == [SCATTERED, GATHERED, SUMMED]
     assert sharded.wire_bytes == SENT
@@ -89,6 +90,26 @@ def test_the_listing_has_every_column_and_adds_up(sharded: Report) -> None:
     text = sharded.render("table", by="collective", sort="+wire_bytes", width=100)
     assert text.index("all_reduce") < text.index("all_gather") < text.index("reduce_scatter")
     assert "collectives\n" not in text  # not once more
+
+
+def test_what_may_run_beside_collectives_is_shown_and_not_added_up() -> None:
+    """A gather of parameters beside a product that does not read them."""
+    net = graph(("all_gather", 4, 32, {"group": 8, "axis": "fsdp"}, "float32", "forward"))
+    values = [*net.values]
+    values += [Value(at, "", TensorSpec((16, 16)), "input" if at < 4 else "activation", at) for at in (2, 3, 4)]
+    values.append(Value(5, "", TensorSpec((16, 16)), "activation", 5))
+    product = Op(1, "matmul", "aten::mm", (2, 3), (4,), {"depth": 16}, "", 1)
+    reader = Op(2, "elementwise", "aten::relu", (1,), (5,), {"fn": "relu"}, "", 1)
+    values = [value._replace(role="param") if value.id == 0 else value for value in values]
+    report = cost_graph(replace(net, values=values, ops=[net.ops[0], product, reader], inputs=(2, 3)), add(Rules()))
+    (found,) = report.collectives
+    assert found.overlap_flops == 2 * 16**3
+    lines = report.render("table", by="collective", width=160).splitlines()
+    header = next(line for line in lines if "FLOPs beside" in line)
+    total = next(line for line in lines if line.startswith("total"))
+    assert total[header.index("FLOPs beside") :].split() == []
+    assert json.loads(report.render("json"))["collectives"][0]["overlap_flops"] == 2 * 16**3
+    assert "FLOPs beside" in report.render("md")
 
 
 def test_formats_for_people_have_the_table(sharded: Report) -> None:
@@ -113,7 +134,7 @@ def test_a_saved_report_has_them_and_is_read_back(sharded: Report) -> None:
     assert saved[2] == {
         "collective": "all_reduce", "axis": "tp", "phase": "forward", "ranks": PARTS, "dtype": "bfloat16", "calls": LAYERS,
         "payload_bytes": LAYERS * ACTIVATIONS * 2, "wire_bytes": SUMMED, "tree_bytes": LAYERS * 2 * ACTIVATIONS * 2,
-        "uncounted": 0,
+        "overlap_flops": 0, "uncounted": 0,
     }  # fmt: skip
     assert schema.loads(text).collectives == sharded.collectives
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -44,6 +45,8 @@ class CollectiveCost:
     """What a rank sends by the ring algorithm; what it receives is sent by others."""
     tree_bytes: int
     """The same where an all_reduce uses double binary trees: twice its payload."""
+    overlap_flops: int = 0
+    """FLOPs of the operators that may run beside them: from when they can begin to the first that needs what they make."""
     uncounted: int = 0
     """Calls among these whose bytes are unknown, as a shape depends on data."""
 
@@ -63,23 +66,34 @@ class _Alike(NamedTuple):
     dtype: str
 
 
-def collectives_of(rows: Iterable[CostedOp]) -> tuple[CollectiveCost, ...]:
-    """The collectives among these rows, those that send most first; waiting is none."""
+def collectives_of(
+    rows: Iterable[CostedOp], overlaps: Callable[[], Iterable[tuple[CostedOp, int]]] = tuple
+) -> tuple[CollectiveCost, ...]:
+    """The collectives among these rows, those that send most first; waiting is none.
+
+    `overlaps` has every single one, and the FLOPs that may run beside it.
+    """
     found: dict[_Alike, list[CostedOp]] = {}
     for row in rows:
-        attrs = row.op.attrs
-        if row.op.kind == "collective" and attrs.get("fn") != "wait" and row.op.repeat:
-            group, spec = attrs.get("group"), next(iter((*row.ins, *row.outs)), None)
-            key = _Alike(
-                collective=str(attrs.get("fn", "")),
-                axis=str(attrs.get("axis", "")),
-                phase=row.op.phase,
-                ranks=group if isinstance(group, int) else None,
-                dtype=spec.dtype if spec else "",
-            )
-            found.setdefault(key, []).append(row)
-    lines = [_added_up(key, own) for key, own in found.items()]
+        if row.op.kind == "collective" and row.op.attrs.get("fn") != "wait" and row.op.repeat:
+            found.setdefault(_alike(row), []).append(row)
+    beside: Counter[_Alike] = Counter()
+    for row, flops in overlaps() if found else ():
+        beside[_alike(row)] += flops
+    lines = [_added_up(key, own, beside[key]) for key, own in found.items()]
     return Listed(sorted(lines, key=lambda line: (-line.wire_bytes, -line.payload_bytes)))
+
+
+def _alike(row: CostedOp) -> _Alike:
+    attrs, spec = row.op.attrs, next(iter((*row.ins, *row.outs)), None)
+    group = attrs.get("group")
+    return _Alike(
+        collective=str(attrs.get("fn", "")),
+        axis=str(attrs.get("axis", "")),
+        phase=row.op.phase,
+        ranks=group if isinstance(group, int) else None,
+        dtype=spec.dtype if spec else "",
+    )
 
 
 def payload_of(row: CostedOp) -> int:
@@ -87,7 +101,7 @@ def payload_of(row: CostedOp) -> int:
     return max(sum(spec.nbytes for spec in side if spec.known) for side in (row.ins, row.outs))
 
 
-def _added_up(key: _Alike, rows: Iterable[CostedOp]) -> CollectiveCost:
+def _added_up(key: _Alike, rows: Iterable[CostedOp], beside: int) -> CollectiveCost:
     calls = payload = wire = tree = uncounted = 0
     for row in rows:
         times = row.op.repeat
@@ -102,5 +116,6 @@ def _added_up(key: _Alike, rows: Iterable[CostedOp]) -> CollectiveCost:
         # down one half to each of two ranks.
         tree += (2 * larger if key.collective == "all_reduce" and key.ranks != 1 else row.cost.bytes_read) * times
     return CollectiveCost(
-        **key._asdict(), calls=calls, payload_bytes=payload, wire_bytes=wire, tree_bytes=tree, uncounted=uncounted
-    )
+        **key._asdict(), calls=calls, payload_bytes=payload, wire_bytes=wire, tree_bytes=tree, overlap_flops=beside,
+        uncounted=uncounted,
+    )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
@@ -12,6 +13,7 @@ from typing import IO, Any, ClassVar, NamedTuple
 from opcost.core.collectives import CollectiveCost, collectives_of
 from opcost.core.graph import Cost, Memory, ModuleCall, Note, Op, Phase, TensorSpec
 from opcost.core.names import is_expert, short_source
+from opcost.core.overlap import overlapped
 from opcost.core.plugin import load_view
 from opcost.core.rendering import Listed, Rendered, brief, brief_repr
 from opcost.core.steps import Expanded
@@ -246,7 +248,8 @@ class Report(Rendered):
     def collectives(self) -> tuple[CollectiveCost, ...]:
         """What this rank sends to others, by axis of the mesh, type, phase and element type, the most first."""
         if not self._collectives:
-            self._collectives.append(collectives_of(self.distinct_rows))
+            overlaps = partial(overlapped, self.rows, self.input_values)
+            self._collectives.append(collectives_of(self.distinct_rows, overlaps))
         return self._collectives[0]
 
     @property

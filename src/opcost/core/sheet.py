@@ -53,7 +53,9 @@ class Field:
 
     @property
     def adds(self) -> bool:
-        """A sum over rows has a meaning."""
+        """A sum over rows has a meaning: not where an operator may be in several of them."""
+        if self.name == "overlap_flops":
+            return False
         return self.unit in ("count", "bytes", "share") or self.name in ("ops", "uncounted", "count")
 
     @property

@@ -55,6 +55,7 @@ def columns_of(by: By, total_macs: int) -> dict[str, Column]:
             Column("payload_bytes", "bytes", "payload", of=attrgetter("payload_bytes"), has_cost=True),
             Column("wire_bytes", "bytes", "on the wire", of=attrgetter("wire_bytes"), has_cost=True),
             Column("tree_bytes", "bytes", "by trees", of=attrgetter("tree_bytes"), has_cost=True, extra=True),
+            Column("overlap_flops", "count", "FLOPs beside", of=attrgetter("overlap_flops"), has_cost=True),
             Column("uncounted", "number", of=attrgetter("uncounted"), blank=(0,)),
         )
     # Columns of groups of operators (by kind) or of modules (by type)
@@ -143,7 +144,7 @@ SHOWN: Mapping[By, Sequence[str]] = {
     "op": "index op kind module phase repeat input output dtype macs share flops bytes activations".split(),
     "kind": "kind count macs share flops bytes_read bytes_written activations uncounted".split(),
     "type": "type count params macs share flops bytes_read bytes_written activations param_bytes uncounted".split(),
-    "collective": "collective axis phase ranks dtype calls payload_bytes wire_bytes tree_bytes uncounted".split(),
+    "collective": "collective axis phase ranks dtype calls payload_bytes wire_bytes tree_bytes overlap_flops uncounted".split(),
 }
 # The same columns in the order in which they are given room
 RANKED: Mapping[By, Sequence[str]] = {
@@ -152,7 +153,7 @@ RANKED: Mapping[By, Sequence[str]] = {
     "op": "index op macs phase repeat share output module flops bytes input kind dtype activations".split(),
     "kind": "kind macs share count flops uncounted bytes_read bytes_written activations".split(),
     "type": "type macs params share count flops uncounted bytes_read bytes_written activations param_bytes".split(),
-    "collective": "collective axis wire_bytes phase calls payload_bytes ranks uncounted dtype tree_bytes".split(),
+    "collective": "collective axis wire_bytes phase calls payload_bytes ranks uncounted overlap_flops dtype tree_bytes".split(),
 }
 
 

@@ -31,7 +31,7 @@ from mesh_models import (
 from torch import Tensor, nn
 
 import opcost
-from opcost.analysis.prediction.overlap import is_sent
+from opcost.core.overlap import is_sent
 from opcost.core.several import several_counts
 from opcost.errors import InputError
 
@@ -249,6 +249,7 @@ def test_a_model_that_is_itself_a_list_of_blocks() -> None:
     report = opcost.count(net, torch.ones(8, 64), mesh=opcost.Mesh(fsdp=8))
     (gathered,) = report.collectives
     assert (gathered.axis, gathered.calls, gathered.payload_bytes) == ("fsdp", 24, 24 * block)
+    assert gathered.overlap_flops == 23 * (2 * 2 * 8 * 64 * 256 + 8 * 256)  # of the block before: two products, and ReLU
     activations = 2 * 8 * 64 * FLOAT
     assert report.peak_bytes == 24 * block // 8 + 3 * block + activations == 790_528
 

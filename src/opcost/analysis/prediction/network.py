@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opcost.analysis.prediction.overlap import Sent, Timeline
-from opcost.core.collectives import payload_of
+from opcost.core.collectives import CostedOp, payload_of
+from opcost.core.overlap import Sent, Timeline
 from opcost.core.profile import ProfileRow
-from opcost.core.report import Report, Row
+from opcost.core.report import Report
 from opcost.distributed.clusters import Cluster
 from opcost.distributed.collectives import collective_ns
 from opcost.distributed.mesh import Mesh
@@ -36,7 +36,7 @@ class Network:
         """How many ranks compute parts of the same tokens."""
         return 1 if self.mesh is None else self.mesh.tp * (self.mesh.ep if self.sums else 1)
 
-    def taken_ns(self, row: Row) -> float:
+    def taken_ns(self, row: CostedOp) -> float:
         """The time of a collective, without waiting for other ranks."""
         attrs = row.op.attrs
         group = attrs.get("group")

@@ -10,11 +10,11 @@ from opcost.analysis.prediction.fusion import PlacedKernel, compiled
 from opcost.analysis.prediction.host import TRAINING, Host, hosted, started_ns
 from opcost.analysis.prediction.lengths import StepRange
 from opcost.analysis.prediction.network import Network
-from opcost.analysis.prediction.overlap import BESIDE, Timeline, timeline
 from opcost.analysis.prediction.speeds import GUESS, OperatorTime, Speeds
 from opcost.analysis.prediction.work import Work, work_of
 from opcost.core.devices import HOST
 from opcost.core.graph import ZERO, Cost, Note
+from opcost.core.overlap import BESIDE, Timeline, timeline
 from opcost.core.profile import Profile, ProfileRow
 from opcost.core.report import Report, Row
 from opcost.options import Execution

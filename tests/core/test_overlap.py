@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from opcost.analysis.prediction.overlap import Timeline, timeline
-from opcost.core.graph import Op, Phase, TensorSpec
+from opcost.core.graph import Cost, Op, Phase, TensorSpec
+from opcost.core.overlap import Timeline, overlapped, timeline
 from opcost.core.report import Row
 
 SPEC = TensorSpec((1,))
@@ -23,7 +23,7 @@ class Program:
     ) -> None:  # fmt: skip
         op = Op(len(self.rows), kind, raw or kind, ins, outs, attrs, phase=phase)
         self.taken[op.id] = ns
-        self.rows.append(Row(op, (SPEC,), (SPEC,), None, ""))
+        self.rows.append(Row(op, (SPEC,), (SPEC,), Cost(0, round(ns), 0, 0), ""))
 
     def send(self, fn: str, value: int, result: int, ns: float, axis: str = "fsdp") -> None:
         self.run("collective", (value,), (result,), ns, fn=fn, axis=axis, group=8)
@@ -149,3 +149,37 @@ def test_nothing_begins_before_the_host_has_launched_it() -> None:
     found = program.timeline(0, launched={0: 30, 1: 60, 2: 500})
     assert found.end_ns == 600
     assert found.host_ns == 30 + (500 - 230)
+
+
+def beside(program: Program, *inputs: int) -> list[int]:
+    """The FLOPs beside each collective; here an operator has as many as nanoseconds."""
+    return [flops for _, flops in overlapped(program.rows, inputs)]
+
+
+def test_a_gather_runs_beside_the_block_before() -> None:
+    program = Program()
+    for block in range(3):
+        gathered_block(program, block, 100 + 10 * block, 50 + block)
+    # It can begin when what was gathered before is copied out; the copy into it runs beside, and then it is copied out itself.
+    assert beside(program, 50) == [0, 300 - 10, 300 - 10]
+
+
+def test_nothing_runs_beside_what_is_read_at_once() -> None:
+    program = Program()
+    program.run("matmul", (0,), (1,), 300)
+    program.send("all_reduce", 1, 2, 80, "tp")
+    program.run("matmul", (2,), (3,), 300)
+    program.send("all_reduce", 3, 4, 80, "tp")
+    program.run("matmul", (0,), (5,), 200)  # it reads neither
+    program.run("matmul", (4,), (6,), 300)
+    assert beside(program, 0) == [0, 200]
+
+
+def test_sums_of_gradients_run_until_the_next_ones_or_the_update() -> None:
+    program = Program()
+    for gradient in (10, 20, 30):
+        program.run("matmul", (0,), (gradient,), 300, phase="backward")
+        program.send("reduce_scatter", gradient, gradient + 1, 100)
+    program.run("matmul", (0,), (40,), 50, phase="backward")
+    program.run("elementwise", (31,), (41,), 70, phase="update")
+    assert beside(program, 0) == [300, 300, 50]

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from opcost.core.collectives import CostedOp
 from opcost.core.graph import Op
-from opcost.core.report import Row
 
 BESIDE = 0.5
 """The share of their speed that operators keep while a collective runs. It holds multiprocessors and moves memory, and a product
@@ -30,13 +30,15 @@ collectives run for up to half of the step, are predicted with 0.4 to 0.6."""
 class Sent:
     """One collective: how long it takes, when it runs, and how long the operators wait for it."""
 
-    row: Row
+    row: CostedOp
     axis: str
     start_ns: float
     taken_ns: float
     exposed_ns: float = 0.0
     slowing_ns: float = 0.0
     """By how much it slows operators beside it."""
+    needed_ns: float | None = None
+    """When something first needs what it makes, done or not."""
 
     @property
     def end_ns(self) -> float:
@@ -80,7 +82,7 @@ def is_sent(op: Op) -> bool:
 
 
 def timeline(
-    rows: Sequence[Row], inputs: Sequence[int], taken: Mapping[int, float], sent_ns: Callable[[Row], float],
+    rows: Sequence[CostedOp], inputs: Sequence[int], taken: Mapping[int, float], sent_ns: Callable[[CostedOp], float],
     launched: Mapping[int, float] | None = None, speed: float = 1.0,
 ) -> Timeline:  # fmt: skip
     """The operators of a report with the time that each has `taken` by its identity, and collectives by `sent_ns`.
@@ -100,11 +102,21 @@ def timeline(
     return rank.found
 
 
+def overlapped(rows: Sequence[CostedOp], inputs: Sequence[int]) -> Iterable[tuple[CostedOp, int]]:
+    """Every collective, with the FLOPs of the operators that may run beside it.
+
+    These are the ones between the moment at which it can begin and the first operator that needs what it makes.
+    """
+    flops = {row.op.id: float(row.cost.flops * row.op.repeat) for row in rows if row.cost is not None}
+    for sent in timeline(rows, inputs, flops, lambda _: 0.0).sent:
+        yield sent.row, max(0, round((sent.needed_ns or 0.0) - sent.start_ns))
+
+
 class _Rank:
     """One rank while its operators and collectives are put into time."""
 
     def __init__(
-        self, copies: Mapping[int, tuple[int, ...]], taken: Mapping[int, float], sent_ns: Callable[[Row], float],
+        self, copies: Mapping[int, tuple[int, ...]], taken: Mapping[int, float], sent_ns: Callable[[CostedOp], float],
         launched: Mapping[int, float], speed: float,
     ) -> None:  # fmt: skip
         self.found = Timeline(beside={each for found in copies.values() for each in found})
@@ -117,7 +129,7 @@ class _Rank:
         self._scattered: dict[str, Sent] = {}
         self._coming: dict[int, Sent] = {}  # values that a collective makes, and views of them
 
-    def take(self, row: Row) -> None:
+    def take(self, row: CostedOp) -> None:
         """Go on with the next operator of the program."""
         op = row.op
         if op.id in self.found.beside:
@@ -146,11 +158,13 @@ class _Rank:
     def wait(self, awaited: Iterable[Sent]) -> None:
         """Do nothing until these are done."""
         for sent in sorted(awaited, key=lambda sent: sent.end_ns):
+            if sent.needed_ns is None:
+                sent.needed_ns = self.now
             if sent.end_ns > self.now:
                 sent.exposed_ns += sent.end_ns - self.now
                 self.now = sent.end_ns
 
-    def _send(self, row: Row, reads: Sequence[Sent]) -> None:
+    def _send(self, row: CostedOp, reads: Sequence[Sent]) -> None:
         op, axis = row.op, str(row.op.attrs.get("axis", ""))
         begins = max((self._free.get(axis, 0.0), *(sent.end_ns for sent in reads)))
         if op.id in self._copies:
@@ -197,7 +211,7 @@ def _sums_of_fsdp(sent: Sent) -> bool:
     return sent.row.op.attrs["fn"] == "reduce_scatter" and sent.row.op.raw.endswith("_base_")
 
 
-def _copies_beside(rows: Sequence[Row], inputs: Sequence[int]) -> dict[int, tuple[int, ...]]:
+def _copies_beside(rows: Sequence[CostedOp], inputs: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """The gathers that depend on nothing but parameters, and the operators that copy these in, by their identities."""
     computed = set(inputs)
     makers: dict[int, int] = {}  # of values that depend on parameters alone, the places of the operators that make them

@@ -249,7 +249,9 @@ def test_a_model_that_is_itself_a_list_of_blocks() -> None:
     report = opcost.count(net, torch.ones(8, 64), mesh=opcost.Mesh(fsdp=8))
     (gathered,) = report.collectives
     assert (gathered.axis, gathered.calls, gathered.payload_bytes) == ("fsdp", 24, 24 * block)
-    assert gathered.overlap_flops == 23 * (2 * 2 * 8 * 64 * 256 + 8 * 256)  # of the block before: two products, and ReLU
+    assert gathered.overlap_flops == 23 * (
+        2 * 2 * 8 * 64 * 256 + 8 * 256
+    )  # of the block before: two products, and ReLU
     activations = 2 * 8 * 64 * FLOAT
     assert report.peak_bytes == 24 * block // 8 + 3 * block + activations == 790_528
 

@@ -174,8 +174,20 @@ def fully_sharded_parameters() -> Any:
     return _fsdp_param
 
 
-def forget_meshes() -> None:
-    """Empty what distributed tensors remember by mesh: one of equal ranks in another process group is the same to them."""
+@contextmanager
+def forgotten_meshes() -> Iterator[None]:
+    """Inside, distributed tensors remember nothing of meshes before, and afterwards nothing of those inside.
+
+    To what they remember a mesh of equal ranks in another process group is the same.
+    """
+    _forget_meshes()
+    try:
+        yield
+    finally:
+        _forget_meshes()
+
+
+def _forget_meshes() -> None:
     if "torch.distributed.tensor" in sys.modules:
         from torch.distributed.tensor import _redistribute, debug
 

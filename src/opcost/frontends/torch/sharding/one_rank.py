@@ -13,6 +13,7 @@ from opcost.core.graph import Graph
 from opcost.core.repeating import NotRepeating, repeated, same
 from opcost.distributed.sharding import Sharding
 from opcost.errors import OpcostError
+from opcost.frontends.torch import private
 from opcost.frontends.torch.models.unwrap import lists_of_blocks
 from opcost.frontends.torch.sharding.sharded_copy import copy_on_meta, spread
 
@@ -39,6 +40,13 @@ def graph_of_rank(
     """
     if sharding is None or not sharding.mesh.shape:
         return record(model)
+    with private.forgotten_meshes():
+        return _spread_and_recorded(model, record, sharding, param_dtype, forward)
+
+
+def _spread_and_recorded(
+    model: nn.Module, record: Record, sharding: Sharding, param_dtype: torch.dtype | None, forward: Record | None
+) -> Graph:
     lists = [(path, len([*blocks.children()])) for path, blocks in lists_of_blocks(model)]
     long = [(path, count) for path, count in lists if path and count >= MANY]
     if len(long) == 1 and forward is not None:

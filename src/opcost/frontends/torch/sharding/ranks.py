@@ -51,10 +51,8 @@ def as_rank(mesh: Mesh, rank: int) -> Iterator[RankMesh]:
             raise InputError(fault, hint=hint)
         hook = sys.excepthook  # which PyTorch replaces by one that names the rank
         dist.init_process_group("fake", store=private.fake_store(), rank=rank, world_size=mesh.size)
-        private.forget_meshes()
         try:
             yield RankMesh(mesh, rank)
         finally:
-            private.forget_meshes()
             dist.destroy_process_group()
             sys.excepthook = hook

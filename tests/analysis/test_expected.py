@@ -163,3 +163,9 @@ def test_a_slower_rank_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert late.rank == example["LATE"]
     assert usual.of_predicted is not None
     assert late.of_predicted == pytest.approx(example["SLOWER"] * usual.of_predicted, rel=1e-3)
+
+
+def test_the_use_of_devices_does_not_depend_on_the_lines() -> None:
+    trace = opcost.read_profile(EXAMPLES / "trace.json.gz")
+    ratios = {trace.query(aggregate_by=key).devices[0].of_predicted for key in ("type", "kernel", "stream", "shape")}
+    assert len(ratios) == 1

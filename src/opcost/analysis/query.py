@@ -144,8 +144,10 @@ def ask(profile: Profile, question: Question) -> Answer:
         if question.device is not None and profile.meta.get("format") != "prediction":
             from opcost.analysis.expected import with_expected, with_use_of_peak
 
+            # Of the devices by operators, whatever the lines are
+            operators = with_expected(parts_of(profile, side, question.measure), question.device)
+            uses = tuple(with_use_of_peak(uses, in_steps(profile), operators, question.device, tf32=tf32))
             parts = with_expected(parts, question.device)
-            uses = tuple(with_use_of_peak(uses, in_steps(profile), parts, question.device, tf32=tf32))
     waited = tuple(extra_entries(profile.extra, "ranks", RankWait))
     gains = () if question.filters or side == "host" else gains_of(in_steps(profile), parts, waited, uses)
     if "kernel" in keys:

@@ -10,17 +10,13 @@ tensors are records of their own.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+from opcost.core.alignment import Alignment, Chunk, NotRepeating
 from opcost.core.graph import Attrs, Graph, Lifetimes, Module, ModuleCall, Note, Op, Value
-
-
-class NotRepeating(Exception):
-    """The two graphs do not determine others."""
 
 
 class _Ref(NamedTuple):
@@ -39,14 +35,6 @@ class _Item(NamedTuple):
     item: Any
 
 
-class _Chunk(NamedTuple):
-    """Records that are as many in both graphs (`period` 0), or that repeat."""
-
-    first: tuple[int, int]  # in either graph
-    period: int
-    times: tuple[int, int]
-
-
 def repeated(fewer: Graph, more: Graph, blocks: str, further: int) -> Graph:
     """The graph with `further` more blocks below the path `blocks`, from two of which the second has one more than the first."""
     if fewer.choices or more.choices:
@@ -54,10 +42,14 @@ def repeated(fewer: Graph, more: Graph, blocks: str, further: int) -> Graph:
     both = [_Sections(graph, blocks) for graph in (fewer, more)]
     if both[0].records.keys() != both[1].records.keys():
         raise NotRepeating
-    aligned = {name: _Alignment(both[0].records[name], both[1].records[name]) for name in both[0].records}
+    aligned = {name: _aligned(both[0].records[name], both[1].records[name]) for name in both[0].records}
     larger = {name: _Larger(name, aligned, both, further) for name in aligned}
     attrs = [_larger_attrs(a, b, further) for a, b in zip(*(map(_attrs_of_lists, (fewer, more))), strict=True)]
     return _assembled(more, larger, blocks, attrs)
+
+
+def _aligned(fewer: Sequence[_Item], more: Sequence[_Item]) -> Alignment:
+    return Alignment([record.key for record in fewer], [record.key for record in more])
 
 
 def counterparts(fewer: Graph, more: Graph, blocks: str) -> list[tuple[int, int]]:
@@ -79,7 +71,7 @@ def counterparts(fewer: Graph, more: Graph, blocks: str) -> list[tuple[int, int]
         )
         return [_Item(key, (), None) for key in keys]
 
-    aligned = _Alignment(records(fewer), records(more))
+    aligned = _aligned(records(fewer), records(more))
     found = []
     for (first, last), period, (times, more_times) in aligned.chunks:
         for place in range(period * more_times or more_times):
@@ -234,75 +226,6 @@ class _Sections:
         return _Item(what, (*number, *other, *(self._refs[vid] for _, vid in tensors)), module)
 
 
-# -- what was inserted ----------------------------------------------------------------------------------------------------
-
-
-class _Alignment:
-    """Where one sequence of records has one repetition more than the other."""
-
-    def __init__(self, fewer: list[_Item], more: list[_Item]) -> None:
-        a, b = _numbered(fewer, more)
-        self.chunks: list[_Chunk] = []
-        at, inserted, from_ = (
-            0,
-            0,
-            (0, 0),
-        )  # the place in `a`, what `b` has more up to there, where the open chunk began
-        while True:
-            while at < len(a) and at + inserted < len(b) and a[at] == b[at + inserted]:
-                at += 1
-            there = at + inserted
-            if at == len(a) and there == len(b):
-                break
-            period = _period(a, b, at, there)
-            first = there
-            while first - period >= from_[1] and b[first - period : first] == b[first : first + period]:
-                first -= period
-            times = (there - first) // period + 1
-            self._add((from_[0], from_[1]), 0, (first - from_[1],) * 2)
-            self._add((from_[0] + first - from_[1], first), period, (times - 1, times))
-            inserted += period
-            from_ = (at, there + period)
-        self._add(from_, 0, (len(b) - from_[1],) * 2)
-        self._firsts = [[chunk.first[graph] for chunk in self.chunks] for graph in (0, 1)]
-
-    def _add(self, first: tuple[int, int], period: int, times: tuple[int, int]) -> None:
-        if times[1]:
-            self.chunks.append(_Chunk(first, period, times))
-
-    def place(self, graph: int, place: int) -> tuple[int, int, int]:
-        """The chunk of a record, its place there, and in which repetition."""
-        number = bisect_right(self._firsts[graph], place) - 1
-        chunk = self.chunks[number]
-        inside = place - chunk.first[graph]
-        repetition, offset = divmod(inside, chunk.period) if chunk.period else (0, inside)
-        return number, offset, repetition
-
-
-def _numbered(*sequences: list[_Item]) -> list[list[int]]:
-    """Numbers in place of keys, which are compared often."""
-    known: dict[Any, int] = {}
-    return [[known.setdefault(record.key, len(known)) for record in records] for records in sequences]
-
-
-def _period(a: list[int], b: list[int], at: int, there: int) -> int:
-    """How much was inserted here: it repeats what is before it, and after it both go on alike for the longest time.
-
-    Of several, all of what remains: what repeats within it, such as equal numbers one by one, is no block.
-    """
-    best, longest = 0, -1
-    for period in range(1, min(there, len(b) - there, len(b) - len(a) - (there - at)) + 1):
-        if b[there - period : there] == b[there : there + period]:
-            alike = next(
-                (n for n, (x, y) in enumerate(zip(a[at:], b[there + period :], strict=False)) if x != y), len(a) - at
-            )
-            if alike >= longest:
-                best, longest = period, alike
-    if not best:
-        raise NotRepeating
-    return best
-
-
 # -- the larger graph -----------------------------------------------------------------------------------------------------
 
 
@@ -311,7 +234,7 @@ class _Larger:
     """The records of a section in the larger graph, and what they refer to."""
 
     name: str
-    aligned: Mapping[str, _Alignment]
+    aligned: Mapping[str, Alignment]
     both: Sequence[_Sections]
     more: int  # repetitions more than in the larger of the two graphs
     firsts: list[int] = field(init=False)
@@ -339,12 +262,12 @@ class _Larger:
             raise NotRepeating
         return _Ref(self.name, self.firsts[chunk] + repetition * found.period + offset, part)
 
-    def _once(self, chunk: _Chunk) -> Iterator[tuple[_Item, list[Any]]]:
+    def _once(self, chunk: Chunk) -> Iterator[tuple[_Item, list[Any]]]:
         for offset in range(chunk.times[1]):
             record, own, steps = self._steps(chunk.first[0] + offset, chunk.first[1] + offset)
             yield record, [_moved(place, step * self.more) for place, step in zip(own, steps, strict=True)]
 
-    def _repeated(self, chunk: _Chunk) -> Iterator[tuple[_Item, list[Any]]]:
+    def _repeated(self, chunk: Chunk) -> Iterator[tuple[_Item, list[Any]]]:
         """The first and last repetitions are like those of the larger of the two graphs; others continue those between."""
         (first, last), period, (fewer, times) = chunk.first, chunk.period, chunk.times
         edge = (times - 2) // 2
@@ -373,7 +296,7 @@ class _Larger:
         before, after = self._places(0, a), self._places(1, b)
         return self.both[1].records[self.name][b], after, _differences(before, after)
 
-    def _between(self, a: int, b: int, chunk: _Chunk, edge: int) -> tuple[_Item, list[Any], list[int], list[int]]:
+    def _between(self, a: int, b: int, chunk: Chunk, edge: int) -> tuple[_Item, list[Any], list[int], list[int]]:
         """The same for one between, and how its references move from each repetition to the next."""
         record, own, steps = self._steps(a, b)
         known = [self._places(1, b + n * chunk.period) for n in range(chunk.times[1] - 2 * edge)]

@@ -39,7 +39,7 @@ class Of(nn.Module):
 @pytest.fixture(autouse=True)
 def _by_last_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file does not run, so that the memory of models is compared without what their runs hold."""
-    monkeypatch.setattr(TrainingPass, "lifetimes", lambda _: None)
+    monkeypatch.setattr(TrainingPass, "lifetimes", lambda *_: None)
 
 
 def kinds(report: opcost.Report) -> dict[str, tuple[int, ...]]:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 import opcost
 from opcost.api import count_graph
+from opcost.core.alignment import NotRepeating
 from opcost.core.graph import Graph
-from opcost.core.repeating import NotRepeating, repeated, same
+from opcost.core.repeating import repeated, same
 from opcost.core.report import Report
 from opcost.frontends.torch.sharding import one_rank
 

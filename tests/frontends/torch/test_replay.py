@@ -39,7 +39,7 @@ TURNS = 40
 
 def counted(after: int, model: Any, *args: Any, **options: Any) -> Report:
     """A count that takes a run for long after N operators, and follows memory as that of a long run."""
-    with patch.object(recorder, "REPLAYS_AFTER", after), patch.object(TrainingPass, "lifetimes", lambda _: None):
+    with patch.object(recorder, "REPLAYS_AFTER", after), patch.object(TrainingPass, "lifetimes", lambda *_: None):
         return opcost.count(model, *args, **options)
 
 

@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeVar
 
 from opcost.analysis.layouts.sizes import NotDetermined, SizedGraphs, Sizes, telling_ranks
 from opcost.analysis.layouts.variants import RECORDED_PASSES, counted, variant
+from opcost.core.alignment import NotRepeating
 from opcost.core.graph import Graph
-from opcost.core.repeating import NotRepeating, counterparts, repeated
+from opcost.core.repeating import counterparts, repeated
 from opcost.distributed.layouts import Layout
 from opcost.distributed.mesh import Mesh
 

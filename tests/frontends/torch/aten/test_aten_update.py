@@ -115,24 +115,24 @@ def test_quantizing_and_back(record: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "fn", "group"),
+    ("name", "arguments", "attrs"),
     [
-        ("all_reduce", ("sum", "0"), "all_reduce", None),
-        ("all_gather_into_tensor", (4, "0"), "all_gather", 4),
-        ("reduce_scatter_tensor", ("sum", 4, "0"), "reduce_scatter", 4),
-        ("broadcast", (0, "0"), "broadcast", None),
-        ("wait_tensor", (), "wait", None),
+        ("all_reduce", ("sum", "0"), {"fn": "all_reduce"}),
+        ("all_gather_into_tensor", (4, "0"), {"fn": "all_gather", "group": 4}),
+        ("reduce_scatter_tensor", ("sum", 4, "0"), {"fn": "reduce_scatter", "group": 4}),
+        ("broadcast", (2, "0"), {"fn": "broadcast", "peer": 2}),
+        ("wait_tensor", (), {"fn": "wait"}),
     ],
 )
 def test_functional_collectives(
-    name: str, arguments: tuple[Any, ...], fn: str, group: int | None, translated: Any, meta: Any
+    name: str, arguments: tuple[Any, ...], attrs: dict[str, Any], translated: Any, meta: Any
 ) -> None:
     library = getattr(torch.ops, "_c10d_functional", None)
     if not torch.distributed.is_available():
         pytest.skip("this torch has no distributed support")
     seen = translated(getattr(library, name).default, meta(8), *arguments, outs=((8,),))
     assert seen.kind == "collective"
-    assert seen.attrs == {"fn": fn, **({"group": group} if group else {})}
+    assert seen.attrs == attrs
 
 
 def test_collectives_on_process_groups_read_inputs_and_write_outputs(translated: Any, meta: Any) -> None:

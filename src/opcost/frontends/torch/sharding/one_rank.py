@@ -9,8 +9,9 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
+from opcost.core.alignment import NotRepeating
 from opcost.core.graph import Graph
-from opcost.core.repeating import NotRepeating, repeated, same
+from opcost.core.repeating import repeated, same
 from opcost.distributed.sharding import Sharding
 from opcost.errors import OpcostError
 from opcost.frontends.torch import private

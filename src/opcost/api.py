@@ -25,6 +25,7 @@ from opcost.core.report import Report
 from opcost.core.scan import Scan
 from opcost.core.several import several_counts
 from opcost.distributed.mesh import Mesh
+from opcost.distributed.pipelining import Pipelining
 from opcost.distributed.sharding import Sharding, plan_of
 from opcost.errors import InputError, MissingFramework, OpcostError, UnknownName, UnknownSource
 from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precision, spelled_out
@@ -110,18 +111,19 @@ def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report
 def _sharding(given: Any) -> Sharding | None:
     """The rank that is counted, where that is one of many."""
     if given.mesh is None:
-        if given_alone := [
-            name for name in declared(OfRanks) if getattr(given, name) != declared(Counting)[name][1].default
-        ]:
+        usual = {name: option.default for name, (_, option) in declared(OfRanks).items()}
+        if given_alone := [name for name, default in usual.items() if getattr(given, name) != default]:
             raise InputError(
                 f"{given_alone[0]} is about one rank of a mesh, and no mesh is given", hint='mesh="fsdp=128,tp=8"'
             )
         return None
     reduce_dtype = None if given.reduce_dtype is None else parse_dtype(given.reduce_dtype)
+    mesh = Mesh.of(given.mesh)
+    turns = Pipelining(schedule=given.schedule, microbatches=given.microbatches, stages_per_rank=given.stages_per_rank)
     return Sharding(
-        mesh=Mesh.of(given.mesh), rank=given.rank, reshard=given.reshard, reduce_dtype=reduce_dtype,
-        plan=plan_of(given.tp_plan), sequence=given.sequence_parallel, loss=given.loss_parallel, ring=given.ring,
-        experts=(given.experts,) if isinstance(given.experts, str) else tuple(given.experts),
+        mesh=mesh, rank=given.rank, reshard=mesh.pp == 1 if given.reshard is None else given.reshard,
+        reduce_dtype=reduce_dtype, plan=plan_of(given.tp_plan), sequence=given.sequence_parallel, loss=given.loss_parallel,
+        ring=given.ring, experts=(given.experts,) if isinstance(given.experts, str) else tuple(given.experts), pipelining=turns,
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ Side: TypeAlias = Literal["device", "host"]
 Measure: TypeAlias = Literal["time", "wait"]
 Execution: TypeAlias = Literal["graph", "eager", "compiled"]
 Engine: TypeAlias = Literal["transformers", "vllm"]
+PipelineSchedule: TypeAlias = Literal["1f1b", "gpipe", "interleaved-1f1b", "zero-bubble", "zero-bubble-v"]
 File: TypeAlias = str | PathLike[str]
 Pairs: TypeAlias = tuple[Annotated[str, "name=value"], ...]  # what is typed of a mapping: name=value, repeated
 
@@ -131,12 +132,12 @@ class OfRanks(TypedDict, total=False):
     """Which rank of how many is counted, and how the model is spread over them."""
 
     mesh: Annotated[Mesh | str | Mapping[str, int] | None, Option(
-        "Count one rank of a layout that need not exist: fsdp=128,tp=8. Axes: replicate, fsdp (or dp), tp. The inputs are those "
-        "of that rank.", RANKS, "AXIS=N,...", typed=str)]
+        "Count one rank of a layout that need not exist: fsdp=128,tp=8. Axes: pp, replicate, fsdp (or dp), cp, ep, tp. The "
+        "inputs are those of that rank.", RANKS, "AXIS=N,...", typed=str)]
     rank: Annotated[int, Option("The rank that is counted.", RANKS, "R", default=0)]
-    reshard: Annotated[bool, Option(
-        "Free gathered parameters of blocks after forward and gather them again (default), or keep them.", RANKS,
-        default=True, negative="--no-reshard")]
+    reshard: Annotated[bool | None, Option(
+        "Free gathered parameters of blocks after forward and gather them again, or keep them. Without either: kept in a "
+        "pipeline alone.", RANKS, negative="--no-reshard")]
     reduce_dtype: Annotated[str | None, Option(
         "Element type in which FSDP sums gradients. Without it: float32 in mixed precision, else their own.", RANKS, "TYPE")]
     tp_plan: Annotated[File | Mapping[str, str] | None, Option(
@@ -153,6 +154,13 @@ class OfRanks(TypedDict, total=False):
     ring: Annotated[bool, Option(
         "With cp, keys and values are passed on from rank to rank, beside the attention; else they are gathered.", RANKS,
         default=False)]
+    schedule: Annotated[PipelineSchedule, Option(
+        "In which order the ranks of a pipeline (pp) run microbatches forward and backward.", RANKS, default="1f1b")]
+    microbatches: Annotated[int | None, Option(
+        "Into how many microbatches a pipeline splits the batch. Without it: twice its ranks, or the nearest number that divides "
+        "the batch.", RANKS, "N")]
+    stages_per_rank: Annotated[int | None, Option(
+        "Stages on each rank of a pipeline. Without it: 2 where the schedule takes several.", RANKS, "N")]
 
 
 class Counting(Costing, OfRanks, total=False):

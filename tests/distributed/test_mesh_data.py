@@ -76,11 +76,6 @@ def test_a_rank_lies_in_the_mesh() -> None:
         Sharding(mesh=Mesh(fsdp=2, tp=8), rank=16)
 
 
-def test_axes_that_are_not_counted_are_refused() -> None:
-    with pytest.raises(InputError, match=r"parallelism \(pp\) is not counted yet"):
-        Sharding(mesh=Mesh(pp=2))
-
-
 @pytest.mark.parametrize(
     ("mesh", "gathers"),
     [({"fsdp": 2}, True), ({"fsdp": 1, "cp": 4}, True), ({"fsdp": 1, "ep": 4}, True), ({"fsdp": 1, "tp": 4}, False),

@@ -12,10 +12,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, compress, count, repeat
 
-from opcost.analysis.memory import NEVER, DeviceMemory, follow, memory, storage_bytes
+from opcost.analysis.memory import DeviceMemory, follow, memory, storage_bytes
 from opcost.core.graph import INEXACT, Cost, Graph, Memory, Note, Op, Phase, TensorSpec, UnknownExtent, Value, packed
 from opcost.core.interrupts import garbage_collector_paused, is_delivered
 from opcost.core.kinds import check_operator
+from opcost.core.lifetimes import NEVER
+from opcost.core.order import StageCost, most_in_flight
 from opcost.core.report import (
     DATA,
     NO_MEMORY,
@@ -66,14 +68,29 @@ def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on:
     coverage = _coverage(len(rows), missed, reasons)
     parameters = _parameters(graph, read)
     modules = _roll_up(graph, own, parameters)
+    ranks = tuple(cost_graph(other, rules, convention, on) for other in graph.pipeline)
     return Report(
         meta={"source": graph.source, "framework": graph.framework, **graph.meta, "causal": convention.causal},
         rows=rows, modules=modules, parameters=parameters, totals=modules[0].total,
         phases=phases or {"forward": Cost()}, memory=peak,
         coverage=replace(coverage, exact=all(note.code not in INEXACT for note in graph.notes)),
-        inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
+        inputs=graph.given or tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
         input_values=graph.inputs, output_values=graph.outputs, calls=graph.calls, notes=(*graph.notes, *notes),
+        stages=tuple(map(_stage, range(len(ranks)), ranks)), order=graph.order, pipeline=ranks,
+        parts=graph.order.parts if graph.order else (),
+    )  # fmt: skip
+
+
+def _stage(rank: int, report: Report) -> StageCost:
+    """What a rank of a pipeline has and does, in short."""
+    sent = [line for line in report.collectives if line.collective == "send"]
+    events = () if report.order is None else report.order.events
+    return StageCost(
+        rank=rank, stages=report.meta.get("stages", ""), blocks=report.meta.get("blocks", ""), params=report.totals.params,
+        macs=report.totals.macs, flops=report.totals.flops, in_flight=most_in_flight(events),
+        saved_bytes=0 if report.memory is None else report.memory.parts.get("saved", 0), peak_bytes=report.peak_bytes,
+        messages=sum(line.calls for line in sent), sent_bytes=sum(line.wire_bytes for line in sent),
     )  # fmt: skip
 
 

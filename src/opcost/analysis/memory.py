@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,11 +11,11 @@ from typing import NamedTuple
 
 from opcost.core.devices import LIBRARY_BYTES, PROCESS_BYTES
 from opcost.core.graph import PARTS, Graph, Lifetimes, Lives, Memory, MemoryPart, PeakHolder, packed
+from opcost.core.lifetimes import NEVER, course
 from opcost.core.report import Row
 from opcost.devices.allocator import allocated_blocks
 
 LONG_RUN = 100_000  # operators of a run above which its parts are known at the peak alone
-NEVER = -1  # when what no operator makes is born
 
 
 def storage_bytes(graph: Graph) -> dict[int, int]:
@@ -69,30 +68,28 @@ def memory(
     run let it go; without a run, until its last reader has run, and outputs to the end.
     """
     permanent = {value.storage for value in graph.values if value.role != "activation"}
-    born, gone = births(graph, permanent), deaths(graph)
-    if graph.lifetimes and graph.lifetimes.away:
-        sizes = _in_pieces(graph.lifetimes, sizes, born, gone)
-    gathered_to = len(born)
+    graph, listed, sizes, born, gone = course(graph, sizes)
     if compiled is not None:
         sizes = _by_kernels(graph, compiled, sizes, born, gone)
     if on is None:
-        return follow(graph, sizes, permanent, born, gone, gathered_to=gathered_to)
+        return _by_row(follow(graph, sizes, permanent, born, gone), listed)
     # What is allocated, libraries first, and which storages these are: what lasts, inputs, what operators make
     lasts = {storage for storage, size in sizes.items() if size and born[storage] == NEVER}
     given = lasts & {graph.values[i].storage for i in graph.inputs}
-    lasting, inputs = sorted(lasts - given), sorted(given - graph.released)
+    lasting, inputs = sorted(lasts - given - graph.released), sorted(given - graph.released)
     made = sorted(
         (max(step, 0), storage)
         for storage, step in enumerate(born)
         if (step != NEVER or storage in graph.released) and sizes[storage]
     )
+    workspaces = [on.workspace(row) if row.op.repeat else 0 for row in rows]
     lives = Lives(
         lasting=[LIBRARY_BYTES, *(sizes[storage] for storage in lasting)],
         inputs=[sizes[storage] for storage in inputs],
         births=[step for step, _ in made],
         deaths=[max(gone[storage], step + 1) for step, storage in made],
         sizes=[sizes[storage] for _, storage in made],
-        workspaces=[on.workspace(row) if row.op.repeat else 0 for row in rows],
+        workspaces=[workspaces[number] for number in listed],
         expandable=on.expandable,
     )
     streams = _streams(graph)
@@ -102,8 +99,23 @@ def memory(
     handed = allocated_blocks(lives)
     blocks = dict.fromkeys(range(len(born)), 0)
     blocks.update(zip(storages, (*handed.lasting[1:], *handed.inputs, *handed.sizes), strict=True))
-    found = follow(graph, blocks, permanent, born, gone, handed.workspaces, gathered_to=gathered_to)
-    return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives)
+    found = follow(graph, blocks, permanent, born, gone, handed.workspaces)
+    found = replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives)
+    return _by_row(found, listed)
+
+
+def _by_row(found: Memory, listed: Sequence[int]) -> Memory:
+    """The memory by the rows of a report: of one that runs several times, the most that is in use while it does."""
+    if isinstance(listed, range):
+        return found
+    most: dict[int, int] = {}
+    for step, row in enumerate(listed):
+        if row not in most or found.curve[step] > found.curve[most[row]]:
+            most[row] = step
+    steps = [most[row] for row in range(len(most))]
+    layers = {part: [curve[step] for step in steps] for part, curve in found.layers.items()}
+    curve = packed((found.curve[step] for step in steps), found.peak_bytes)
+    return replace(found, at=listed[found.at], curve=curve, layers=layers)
 
 
 _OF_FSDP = {"all_gather": (1, ("inputs", "outputs")), "reduce_scatter": (2, ("outputs",))}
@@ -120,40 +132,8 @@ def _streams(graph: Graph) -> dict[int, int]:
         if op.kind == "collective" and op.raw.endswith("_base_"):
             stream, sides = _OF_FSDP.get(str(op.attrs.get("fn", "")), (0, ()))
             found.update((graph.values[value].storage, stream) for side in sides for value in getattr(op, side))
-    return found
-
-
-def births(graph: Graph, permanent: Collection[int]) -> array[int]:
-    """The operator that makes each storage, of those that are not permanent."""
-    values = graph.values
-    born = array("i", [NEVER]) * len(values)
-    for step, op in enumerate(graph.ops):
-        if op.repeat:
-            for i in op.outputs:
-                storage = values[i].storage
-                if born[storage] == NEVER and storage not in permanent:
-                    born[storage] = step
-    for storage in graph.lifetimes.state if graph.lifetimes else ():
-        born[storage] = NEVER
-    return born
-
-
-def deaths(graph: Graph) -> array[int]:
-    """The operator before which each storage is gone."""
-    values, lifetimes = graph.values, graph.lifetimes
-    end = len(graph.ops)
-    gone = array("i", [end]) * len(values)
-    if lifetimes is not None:
-        for storage, step in zip(lifetimes.storages, lifetimes.times, strict=True):
-            gone[storage] = step
-        return gone
-    for step, op in enumerate(graph.ops):
-        if op.repeat:
-            for i in (*op.inputs, *op.outputs):
-                gone[values[i].storage] = step + 1
-    for i in graph.outputs:
-        gone[values[i].storage] = end
-    return gone
+    made = () if graph.order is None else enumerate(graph.order.storages, len(graph.values))
+    return found | {at: found[storage] for at, storage in made if storage in found}
 
 
 def _by_kernels(
@@ -182,23 +162,6 @@ def _by_kernels(
     return sizes
 
 
-def _in_pieces(lifetimes: Lifetimes, sizes: Mapping[int, int], born: array[int], gone: array[int]) -> Mapping[int, int]:
-    """Make several storages of each one that was freed and allocated again: new ones, after the last value's.
-
-    Births and deaths are changed in place; the sizes of all storages are returned.
-    """
-    sizes = dict(sizes)
-    for storage, intervals in lifetimes.away.items():
-        ends = [*(freed for freed, _ in intervals), gone[storage]]
-        gone[storage] = ends[0]
-        for (_, begin), end in zip(intervals, ends[1:], strict=True):
-            if begin < end:
-                sizes[len(born)] = sizes[storage]
-                born.append(begin)
-                gone.append(end)
-    return sizes
-
-
 def follow(
     graph: Graph,
     sizes: Mapping[int, int] | Sequence[int],
@@ -206,12 +169,10 @@ def follow(
     born: Sequence[int],
     gone: Sequence[int],
     workspaces: Sequence[int] = (),
-    *,
-    gathered_to: int | None = None,
 ) -> Memory:
     """The same from the storages that are there before, the operator that makes each other one, and when it is gone.
 
-    `workspaces` is what each operator takes for itself; storages beyond the last value's up to `gathered_to` are gathered ones.
+    `workspaces` is what each operator takes for itself.
     """
     ops, lifetimes = graph.ops, graph.lifetimes or Lifetimes((), ())
     state, carried = lifetimes.state, lifetimes.carried
@@ -237,7 +198,7 @@ def follow(
     there = (storage for storage in permanent if storage not in graph.released or gone[storage] > at)
     for storage in state.union(there):
         parts["optimizer" if storage in state else lasting(storage)] += sizes[storage]
-    part_of = _part_of_storage(graph, born, gone, gathered_to)
+    part_of = _part_of_storage(graph, born, gone)
     found: dict[str, list[int]] = {}
     for storage, step in enumerate(born):
         if NEVER < step <= at and (step == at or gone[storage] > at):
@@ -268,15 +229,12 @@ def _part_of_lasting(graph: Graph) -> Callable[[int], MemoryPart]:
     return part_of
 
 
-def _part_of_storage(
-    graph: Graph, born: Sequence[int], gone: Sequence[int], gathered_to: int | None
-) -> Callable[[int], MemoryPart]:
+def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable[[int], MemoryPart]:
     """What a storage is that some operator made."""
     ops = graph.ops
     outputs = {graph.values[i].storage for i in graph.outputs}
     lifetimes = graph.lifetimes or Lifetimes((), ())
     gradients, gathered = lifetimes.gradients, lifetimes.gathered
-    pieces = range(len(graph.values), sys.maxsize if gathered_to is None else gathered_to)
     trains = isinstance(ops, tuple) and any(op.phase != "forward" for op in ops)  # long runs are all forward
     later = [*accumulate((op.phase != "forward" for op in ops), initial=0)] if trains else []
     """How many operators before each are not of the forward pass."""
@@ -284,7 +242,7 @@ def _part_of_storage(
     def part_of(storage: int) -> MemoryPart:
         if storage in gradients:
             return "gradients"
-        if storage in gathered or storage in pieces:  # what was allocated again was gathered
+        if storage in gathered:
             return "gathered"
         if storage in outputs:
             return "outputs"

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from opcost.analysis.memory import NEVER, births, deaths, storage_bytes
+from opcost.analysis.memory import storage_bytes
 from opcost.core.graph import Graph
+from opcost.core.lifetimes import NEVER, births, deaths
 from opcost.core.names import is_inside
 
 MOST_WAYS = 400  # ways to different amounts saved that are followed from a place to the next

@@ -14,6 +14,7 @@ from math import prod
 from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.core.kinds import check_operator
+from opcost.core.order import PieceOrder
 from opcost.core.rendering import ListsTuples, brief, brief_record, brief_repr
 from opcost.core.units import format_bytes
 from opcost.errors import GraphError, OpcostError
@@ -346,6 +347,12 @@ class Graph(ListsTuples):
     """When a run freed its memory; None of a model that did not run, where the last reader of a tensor frees it."""
     released: frozenset[int] = frozenset()
     """Storages of inputs that the run freed: a cache replaces the tensor that it was given by a longer one."""
+    order: PieceOrder | None = None
+    """Of a pipeline, whose pieces are listed once: the order in which they run, and when the run freed its memory."""
+    given: tuple[tuple[str, TensorSpec], ...] = ()
+    """Of one rank of a pipeline: the inputs of the whole step, which only some ranks get."""
+    pipeline: tuple[Graph, ...] = ()
+    """Of one rank of a pipeline: the graphs of all its ranks, some of them with the names that another one has."""
     notes: tuple[Note, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict)
 

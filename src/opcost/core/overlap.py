@@ -105,11 +105,13 @@ def timeline(
 def overlapped(rows: Sequence[CostedOp], inputs: Sequence[int]) -> Iterable[tuple[CostedOp, int]]:
     """Every collective, with the FLOPs of the operators that may run beside it.
 
-    These are the ones between the moment at which it can begin and the first operator that needs what it makes.
+    These are the ones between the moment at which it can begin and the first operator that needs what it makes. What stages of a
+    pipeline send each other waits for other ranks, so nothing is said of that.
     """
     flops = {row.op.id: float(row.cost.flops * row.op.repeat) for row in rows if row.cost is not None}
     for sent in timeline(rows, inputs, flops, lambda _: 0.0).sent:
-        yield sent.row, max(0, round((sent.needed_ns or 0.0) - sent.start_ns))
+        if sent.axis != "pp":
+            yield sent.row, max(0, round((sent.needed_ns or 0.0) - sent.start_ns))
 
 
 class _Rank:

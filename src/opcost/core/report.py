@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
 
-from opcost.core.collectives import CollectiveCost, collectives_of
+from opcost.core.collectives import CollectiveCost, CostedOp, collectives_of
 from opcost.core.graph import Cost, Memory, ModuleCall, Note, Op, Phase, TensorSpec
 from opcost.core.names import is_expert, short_source
+from opcost.core.order import PieceOrder, StageCost
 from opcost.core.overlap import overlapped
 from opcost.core.plugin import load_view
 from opcost.core.rendering import Listed, Rendered, brief, brief_repr
@@ -202,6 +202,14 @@ class Report(Rendered):
     output_values: tuple[int, ...] = ()
     calls: tuple[ModuleCall, ...] = ()
     """Every call of every module in the order of entry."""
+    stages: tuple[StageCost, ...] = ()
+    """Of a pipeline what each of its ranks has and does, this one among them."""
+    parts: tuple[tuple[int, int], ...] = ()
+    """Of a pipeline the rows of each part of its step, as the first one and the one after the last one."""
+    order: PieceOrder | None = field(default=None, repr=False, compare=False)
+    """Of a pipeline, and not saved: in which order this rank runs its pieces, which are listed once among the rows."""
+    pipeline: tuple[Report, ...] = field(default=(), repr=False, compare=False)
+    """Of a pipeline, and not saved: the reports of all its ranks, some with the names of modules that another one has."""
     notes: tuple[Note, ...] = ()
     _index: dict[str, ModuleCost] = field(default_factory=dict, init=False, repr=False, compare=False)
     _collectives: list[tuple[CollectiveCost, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -248,9 +256,17 @@ class Report(Rendered):
     def collectives(self) -> tuple[CollectiveCost, ...]:
         """What this rank sends to others, by axis of the mesh, type, phase and element type, the most first."""
         if not self._collectives:
-            overlaps = partial(overlapped, self.rows, self.input_values)
-            self._collectives.append(collectives_of(self.distinct_rows, overlaps))
+            self._collectives.append(collectives_of(self.distinct_rows, self._overlapped))
         return self._collectives[0]
+
+    def _overlapped(self) -> Iterator[tuple[CostedOp, int]]:
+        """Every collective with the FLOPs beside it; of a pipeline those in the same pass of a microbatch."""
+        if not self.parts:
+            yield from overlapped(self.rows, self.input_values)
+        for first, end in self.parts:
+            others = chain(self.rows[:first], self.rows[end:])
+            made = {value for row in others for value in row.op.outputs}
+            yield from overlapped(self.rows[first:end], (*self.input_values, *made))
 
     @property
     def wire_bytes(self) -> int:

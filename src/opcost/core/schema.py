@@ -13,6 +13,7 @@ from msgspec.structs import asdict, astuple
 from opcost.core import document
 from opcost.core.document import Number, entries, entry
 from opcost.core.graph import NO_ATTRS, Attrs, Memory, MemoryPart, ModuleCall, Note, Op, Phase, TensorSpec, packed
+from opcost.core.order import StageCost
 from opcost.core.parsing import Bad
 from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats
 from opcost.errors import GraphError
@@ -81,6 +82,8 @@ class _Report(msgspec.Struct):
     calls: _Calls
     operators: list[_Operator]
     specs: list[document.SpecRecord]
+    stages: tuple[StageCost, ...] = ()
+    parts: tuple[tuple[Number, Number], ...] = ()
     memory: _Memory | None = None  # none where it is unknown, and in older files, which have only the peak
 
 
@@ -138,7 +141,7 @@ def _record(report: Report) -> _Report:
     if (found := report.memory) is not None:
         fields = {name: getattr(found, name) for name in _Memory.__struct_fields__}
         memory = _Memory(**fields | {"parts": dict(found.parts), "curve": list(found.curve)})
-    same = ("peak_bytes", "coverage", "notes", "input_values", "output_values")
+    same = ("peak_bytes", "coverage", "notes", "stages", "parts", "input_values", "output_values")
     params = [
         _Parameter(p.names, specs.number(p.spec), p.trainable, p.used, p.buffer, p.values) for p in report.parameters
     ]
@@ -164,6 +167,10 @@ def _read(data: _Report) -> Report:
     coverage = Coverage(data.coverage.counted, data.coverage.uncounted, data.coverage.exact)
     document.believe("coverage", [coverage.counted, *(missed.count for missed in coverage.uncounted)])
     document.believe("peak_bytes", [data.peak_bytes or 0])
+    for stage in data.stages:
+        counts = (getattr(stage, name) for name in ("params", "macs", "flops", "in_flight", "saved_bytes", "messages"))
+        document.believe("stages", [stage.rank, *counts, stage.peak_bytes or 0, stage.sent_bytes])
+    document.believe("parts", [each for first, end in data.parts for each in (first, end - first)])
     calls = data.calls
     called = entries(paths, calls.module, "calls.module")
     received, returned = specs_of(calls.inputs, "calls.inputs"), specs_of(calls.outputs, "calls.outputs")
@@ -186,7 +193,7 @@ def _read(data: _Report) -> Report:
         memory=_memory(data.memory, data.peak_bytes), outputs=entries(specs, data.outputs, "outputs"),
         inputs=tuple((given.name, entry(specs, given.spec, "inputs")) for given in data.inputs),
         calls=tuple(map(ModuleCall, called, received, returned, calls.first, calls.end)),
-        **{name: getattr(data, name) for name in ("input_values", "output_values", "notes")},
+        **{name: getattr(data, name) for name in ("input_values", "output_values", "notes", "stages", "parts")},
     )  # fmt: skip
     # Views rely on the tree and its sums.
     if not modules or modules[0].path:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.distributed.mesh import AXES, Mesh
+from opcost.distributed.pipelining import Pipelining
 from opcost.errors import InputError, UnknownName
 
 STYLES: dict[str, str] = {
@@ -24,7 +25,6 @@ STYLES: dict[str, str] = {
     "loss_parallel": "of the layer that makes logits: as colwise, and the loss is computed on the parts of the vocabulary",
 }
 """Styles of tensor parallelism by the names that transformers gives them, and what each spreads."""
-COUNTED = ("replicate", "fsdp", "cp", "ep", "tp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,21 +47,35 @@ class Sharding:
     """Context parallelism passes keys and values on from rank to rank; else every rank gathers them."""
     experts: tuple[str, ...] = ()
     """Patterns of the paths of experts that send tokens, in place of the model's own plan."""
+    pipelining: Pipelining = field(default_factory=Pipelining)
+    """How the stages of a pipeline take turns."""
 
     def __post_init__(self) -> None:
         self.mesh.check_rank(self.rank)
-        for axis in self.mesh.shape:
-            if axis not in COUNTED:
-                hint = f"axes that are counted: {', '.join(COUNTED)}"
-                raise InputError(f"{AXES[axis].partition(':')[0]} ({axis}) is not counted yet", hint=hint)
         of_axes = (
             ("tp", "a plan of tensor parallelism", self.plan), ("tp", "sequence parallelism", self.sequence),
             ("tp", "loss parallelism", self.loss), ("cp", "a ring of keys and values", self.ring),
-            ("ep", "a pattern of experts", self.experts),
+            ("ep", "a pattern of experts", self.experts), ("pp", "a schedule", self.pipelining != Pipelining()),
         )  # fmt: skip
         for axis, what, given in of_axes:
             if given and axis not in self.mesh.shape:
                 raise InputError(f"{what} is given, and the mesh has no axis {axis}", hint=f"mesh='{axis}=8'")
+        if self.mesh.pp > 1:
+            self._check_pipeline()
+
+    def _check_pipeline(self) -> None:
+        """Raise for what is not counted in a pipeline."""
+        mesh, schedule = self.mesh, self.pipelining.schedule
+        for axis in ("cp", "ep"):
+            if axis in mesh.shape:
+                fault = f"{AXES[axis].partition(':')[0]} ({axis}) is not counted in a pipeline"
+                raise InputError(fault, hint=f"leave {axis} or pp out")
+        if mesh.replicate > 1 and not self.gathers:
+            hint = "use fsdp in its place, or add it for copies of a sharded model (HSDP)"
+            raise InputError("DistributedDataParallel (replicate without fsdp) is not counted in a pipeline", hint=hint)
+        if self.gathers and self.reshard and schedule.startswith("zero-bubble"):
+            fault = f"the schedule {schedule} takes gradients of weights after a stage has freed them"
+            raise InputError(fault, hint="keep gathered parameters: reshard=False")
 
     def check(self, *, trains: bool, caches: bool) -> None:
         """Raise for what is not trained so, or not run with a cache of keys and values."""

@@ -9,7 +9,7 @@ from opcost.core.collectives import CollectiveCost
 from opcost.core.graph import Cost
 from opcost.core.limits import QUANTITIES
 from opcost.core.report import STATS, Group, ModuleCost, Report, Row, Stats
-from opcost.core.sheet import Cell, Line, Sheet, Table, Unit
+from opcost.core.sheet import Cell, Field, Line, Sheet, Table, Unit
 from opcost.errors import UnknownName, counted, some
 from opcost.views.summary import summarize
 from opcost.views.tree import Order, TreeNode, draw_tree, flat_nodes, idle_modules, sharers
@@ -26,6 +26,12 @@ _TITLES: Mapping[str, str] = {
     "bytes_written": "written", "activations": "activations", "activation_bytes": "act. bytes", "ops": "ops",
     "uncounted": "uncounted",
 }  # fmt: skip
+_STAGE: Mapping[str, tuple[Any, ...]] = {
+    "rank": ("number",), "stages": ("text",), "blocks": ("text",), "params": ("count",), "macs": ("count", "MACs"),
+    "flops": ("count", "FLOPs"), "in_flight": ("number", "in flight"), "saved_bytes": ("bytes", "saved"),
+    "peak_bytes": ("bytes", "peak"), "messages": ("number",), "sent_bytes": ("bytes", "sent"),
+}  # fmt: skip
+"""The columns of the ranks of a pipeline: unit and title."""
 _PARAMETERS = ("params", "trainable_params", "unused_params", "buffers", "param_bytes", "buffer_bytes")
 _EXTRA = ("bytes", "param_bytes", "own_params", "own_macs")  # columns that Markdown has no room for
 
@@ -165,15 +171,23 @@ LISTING = "by depth merge sort top columns"  # what to list, and how
 
 def report_sheet(report: Report, options: ViewOptions) -> Sheet:
     """The table, and the whole report in a few lines."""
-    others = () if options.by == "collective" else collective_tables(report)
+    others = () if options.by == "collective" else rank_tables(report)
     return replace(summarize(report), tables=(list_report(report, options), *others))
 
 
-def collective_tables(report: Report) -> tuple[Table, ...]:
-    """What ranks send each other as a table beside others; none where the model is on one rank."""
-    if not report.collectives:
+def rank_tables(report: Report) -> tuple[Table, ...]:
+    """The ranks of a pipeline side by side, and what ranks send each other; none where the model is on one rank."""
+    collectives = replace(list_report(report, ViewOptions(by="collective")), title="collectives", main=False)
+    return (*_stage_tables(report), *((collectives,) if report.collectives else ()))
+
+
+def _stage_tables(report: Report) -> tuple[Table, ...]:
+    if not report.stages:
         return ()
-    return (replace(list_report(report, ViewOptions(by="collective")), title="collectives", main=False),)
+    fields = tuple(Field(name, *how) for name, how in _STAGE.items())
+    lines = [Line(tuple(getattr(stage, field.name) for field in fields)) for stage in report.stages]
+    remark = f"{report.meta.get('schedule', '')}, {report.meta.get('microbatches', '?')} microbatches"
+    return (Table(title="stages", fields=fields, lines=tuple(lines), remarks=(remark.lstrip(", "),)),)
 
 
 def report_records(report: Report, options: ViewOptions) -> Table:

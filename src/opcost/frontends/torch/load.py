@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.core.graph import ASSUMED, Graph, Note
+from opcost.core.graph import ASSUMED, Graph, Note, TensorSpec
 from opcost.core.interrupts import defer_signals
 from opcost.core.option import Precision, Step
 from opcost.core.progress import sharing, working
 from opcost.core.several import kept
 from opcost.core.shapes import text
 from opcost.core.units import format_bytes
+from opcost.distributed.sharding import Sharding
 from opcost.errors import DataDependent, ForwardError, InputError, OpcostError, shortened
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch import private
@@ -56,6 +57,7 @@ from opcost.frontends.torch.restore.process import one_at_a_time
 from opcost.frontends.torch.sharding.context_parallel import in_parts, inputs_of_rank, notes_of_parts
 from opcost.frontends.torch.sharding.expert_parallel import experts_of, notes_of_experts, routing_is_forced
 from opcost.frontends.torch.sharding.one_rank import graph_of_rank
+from opcost.frontends.torch.sharding.pipeline import Pipeline, Runs
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
 AFFORDABLE = 2 << 30
@@ -139,6 +141,7 @@ class _Count:
         self.given, self.options, self.real = given, options, real
         self.data_parallel = data_parallel  # The wrapper around it that averages gradients over ranks
         self.schedule: Any = None  # Of a pipeline, of which it is the stages
+        self.names: dict[int, str] = {}  # Of inputs whose names the model does not know
         self.device = device_of(given)
         if real:
             self.model = self._changed()
@@ -231,7 +234,7 @@ class _Count:
         )
         # A run on real values by the rules of its own device is left to PyTorch, which has them.
         otherwise = lower is not None and device.type == "cpu" and not (real and like == "cpu")
-        names = input_names(model, inputs.args, inputs.kwargs)
+        names = input_names(model, inputs.args, inputs.kwargs) | self.names
         args, kwargs = map_tensors((inputs.args, inputs.kwargs), _outside)
         on_gpu = options.as_on_gpu and not real and device.type == "cpu"
         with ExitStack() as around:
@@ -287,6 +290,38 @@ class _Count:
             return graph
 
 
+class _PipelinedCount(_Count):
+    """The count of one rank of a pipeline."""
+
+    def __init__(
+        self, given: nn.Module, options: CountOptions, sharding: Sharding, param_dtype: torch.dtype | None
+    ) -> None:
+        super().__init__(given, options, real=False)
+        self._sharding, self._param_dtype = sharding, param_dtype
+
+    def ran(self, inputs: Inputs, *, tentative: bool = False) -> Graph:
+        options = self.options
+        names = input_names(self.model, inputs.args, inputs.kwargs)
+        forward_only = dataclasses.replace(options, backward=False, optimizer=None, step=Step())
+
+        def forward(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
+            return _Count(model, forward_only, real=False).ran(Inputs(args, kwargs), tentative=tentative)
+
+        def step(model: nn.Module, schedule: Any, kwargs: dict[str, Any]) -> Graph:
+            count = _Count(model, options, real=False)
+            count.schedule, count.names = schedule, names
+            return count.ran(Inputs((), kwargs))
+
+        runs = Runs(forward, step, trains=options.trains)
+        graph = Pipeline(self.model, inputs.args, inputs.kwargs, self._sharding, self._param_dtype, runs).graph()
+        given = tuple(
+            (names.get(id(tensor), ""), TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
+            for tensor in _tensors(inputs)
+        )
+        ranks = tuple(dataclasses.replace(rank, given=given) for rank in graph.pipeline)
+        return dataclasses.replace(graph, given=given, pipeline=ranks)
+
+
 def _record_schedule(schedule: Any, options: CountOptions) -> Graph:
     """A step of a pipeline that its user has put together, of which only the inputs are given."""
     plain = CountOptions(inputs=options.inputs, kwargs=options.kwargs, mode=options.mode, real=options.real)
@@ -330,6 +365,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
 
         graph_of_rank(model, run, options.sharding, mixed)
 
+    options = _for_pipeline(options)
     passes = CachedText(model, count.given, options, run_once) if any(options.text) else None
     if passes is None:
         inputs = make_inputs(model, options, partial(shapes_returned, real=options.real))
@@ -350,19 +386,27 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         count.data_parallel = data_parallel_around(model) or data_parallel_around(source)
         return count.with_first_that_fits(inputs)
 
-    # A cache notes what each run does to it, so that is one run.
-    forward = partial(recorded, of_forward) if passes is None else None
-    graph = graph_of_rank(model, partial(recorded, of_rank), options.sharding, mixed, forward)
+    if options.sharding is not None and options.sharding.mesh.pp > 1:
+        graph = _PipelinedCount(model, of_rank, options.sharding, mixed).with_first_that_fits(inputs)
+    else:
+        # A cache notes what each run does to it, so that is one run.
+        forward = partial(recorded, of_forward) if passes is None else None
+        graph = graph_of_rank(model, partial(recorded, of_rank), options.sharding, mixed, forward)
     if passes is not None:
         graph = with_cache(graph, options.text, passes)
+    return _described(graph, model, options, device)
+
+
+def _described(graph: Graph, model: nn.Module, options: CountOptions, device: torch.device) -> Graph:
+    """The graph with what the options changed, and what to know about them."""
     notes, meta = graph.notes, graph.meta
     if options.sharding is not None:
         meta = {**meta, "mesh": str(options.sharding.mesh), "rank": str(options.sharding.rank)}
         notes = (*notes, *notes_of_parts(options.sharding), *notes_of_experts(model, options.sharding))
         if routing_is_forced(options.sharding):
             meta["expert_parallel"] = "sums" if experts_of(model, options.sharding).sums else "sends tokens"
-    if mixed is not None:
-        meta = {**meta, "mixed_precision": options.precision.autocast or ""}
+    if options.precision.autocast is not None and options.sharding is not None and options.sharding.gathers:
+        meta = {**meta, "mixed_precision": options.precision.autocast}
     elif options.precision.autocast is not None:
         meta = {**meta, "autocast": options.precision.autocast}
         like = options.precision.like or device.type
@@ -382,6 +426,23 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         note = note_of_training(model) if options.in_float8 else note_of_quantized(model, options.quantize)
         notes, meta = (*notes, note), {**meta, "quantize": options.quantize}
     return dataclasses.replace(graph, source=type_name(model), notes=notes, meta=meta | _routing_in(model))
+
+
+def _for_pipeline(options: CountOptions) -> CountOptions:
+    """The options of a count, over a pipeline with a default batch of one sample for each microbatch."""
+    sharding = options.sharding
+    if sharding is None or sharding.mesh.pp == 1:
+        return options
+    if any(options.text):
+        raise InputError("prefill and decode are not counted over a pipeline", hint="use tp or fsdp, or leave them out")
+    if options.step.accumulate > 1 or options.step.zero_grad != "none":
+        hint = "leave accumulate and zero_grad out, and give microbatches"
+        raise InputError("the microbatches of a pipeline accumulate gradients, once in a step", hint=hint)
+    made = options.inputs is options.shapes is None and not tensors_in(dict(options.kwargs))
+    if not made or options.sizes.batch is not None:
+        return options
+    batch = sharding.pipelining.microbatches or 2 * sharding.mesh.pp
+    return dataclasses.replace(options, sizes=options.sizes._replace(batch=batch))
 
 
 def _routing_in(model: Any) -> dict[str, str]:

@@ -213,3 +213,17 @@ def context_parallelism() -> Any:
     from torch.distributed.tensor.experimental._context_parallel import _attention
 
     return _attention
+
+
+def pipelining_schedules() -> Any:
+    """PyTorch's schedules of pipelines."""
+    from torch.distributed.pipelining import schedules
+
+    return schedules
+
+
+def pipelining_backward() -> Any:
+    """How the stages of a pipeline run backward."""
+    from torch.distributed.pipelining import _backward
+
+    return _backward

@@ -17,7 +17,7 @@ from opcost.version import __version__
 from opcost.views.answers import answer_of
 from opcost.views.html.graphs import graph_of, shapes_of
 from opcost.views.html.interfaces import Interface, interfaces
-from opcost.views.report import collective_tables, moved
+from opcost.views.report import moved, rank_tables
 from opcost.views.results import RESULTS
 from opcost.views.sizing import PEAK_PARTS, THROUGHPUT, rounded_throughput, throughput_title
 from opcost.views.summary import layers_of, memory_facts, summarize
@@ -317,7 +317,7 @@ def report_page(report: Report, options: ViewOptions) -> PageData:
         "run": [(name, printable(value)) for name, value in _run_of(report) if value],
         "devices": (devices := devices_of()),
         "device": next((each["name"] for each in devices if each["name"] == report.device), "h200"),
-        "tables": [table_of(table) for table in collective_tables(report)],
+        "tables": [table_of(table) for table in rank_tables(report)],
     }
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from opcost.errors import UnknownSource
 from opcost.frontends.torch import private
 from opcost.frontends.torch.models import is_exported, is_function, is_schedule
+from opcost.frontends.torch.models.absent import is_absent
 
 
 class FunctionModel(nn.Module):
@@ -125,7 +126,8 @@ class _Shared(private.DispatchMode):
 def lists_of_blocks(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
     """The outermost lists of modules of one class, which are the repeated blocks, and their paths; a model may be one itself."""
     members = [*model.children()]
-    if isinstance(model, (nn.ModuleList, nn.Sequential)) and len(members) > 1 and len({*map(type, members)}) == 1:
+    kinds = {type(member) for member in members if not is_absent(member)}
+    if isinstance(model, (nn.ModuleList, nn.Sequential)) and len(members) > 1 and len(kinds) == 1:
         yield path, model
         return
     for name, child in model.named_children():

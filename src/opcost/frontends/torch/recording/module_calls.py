@@ -83,6 +83,14 @@ def intercept_calls(
                 nn.Module.__call__ = _Wrapper.plain  # type: ignore[method-assign, assignment]
 
 
+class Left(BaseException):
+    """A forward pass ends on purpose inside of a module, and hands over tensors: a model is followed as far as a stage goes."""
+
+    def __init__(self, handed: tuple[torch.Tensor, ...]) -> None:
+        super().__init__()
+        self.handed = handed
+
+
 _PATIENCE_S = 0.1  # A thread that records no operator for so long may wait for the one that started it
 _PATIENT = 100  # Times that the starting thread waits for that, at most
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcost.core.graph import Op, Phase
+from opcost.core.order import received_name
 from opcost.errors import InputError
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import parts
-from opcost.frontends.torch.ledger.tensors import StorageLife, recorded
+from opcost.frontends.torch.ledger.tensors import Recorded, StorageLife, recorded
 from opcost.frontends.torch.models.unwrap import stages_in
 from opcost.frontends.torch.recording.recorder import DatalessRecorder
 from opcost.frontends.torch.restore.process import replaced
@@ -57,6 +58,7 @@ def following_stages(recorder: DatalessRecorder, forward: Where, backward: Where
             for name in ("get_fwd_send_ops", "get_fwd_recv_ops", "get_bwd_send_ops", "get_bwd_recv_ops"):
                 follow(stage, name, partial(messages.named, name))
             follow(stage, "perform_reduce_grad", messages.reduced)
+            follow(private.pipelining_backward(), "get_param_groups", _in_order)
         yield messages
 
 
@@ -84,6 +86,15 @@ def _without_votes(_: Callable[..., Any], schedule: Any, stages: list[Any], has_
             stage._inference_mode = known.InferenceMode.STATIC
 
 
+def _in_order(group: Callable[..., Any], inputs: Any, weights: list[Any], *args: Any) -> Any:
+    """Which weights get their gradients together: in their order, and not in that of sets, by which they would be added up."""
+    places = {weight: place for place, weight in enumerate(weights)}
+    found = group(inputs, weights, *args)
+    for each in found:
+        each["params"] = sorted(each["params"], key=lambda weight: places.get(weight, len(places)))
+    return found
+
+
 class Messages:
     """What stages send to each other."""
 
@@ -94,13 +105,20 @@ class Messages:
         self.gradients: set[int] = set()  # Storages of gradients that are not shared out yet
         self._backward: set[int] = set()  # Values that are sent or received in the backward pass
 
-    def prepared(self, prepare: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def prepared(self, prepare: Callable[..., Any], stage: Any, *args: Any, **kwargs: Any) -> Any:
         """Prepare what a stage receives."""
         self._preparing = True
         try:
-            return prepare(*args, **kwargs)
+            result = prepare(stage, *args, **kwargs)
         finally:
             self._preparing = False
+        for phase, of_microbatches in (("forward", stage.args_recv_info), ("backward", stage.grad_recv_info)):
+            for microbatch, infos in of_microbatches.items():
+                for number, info in enumerate(infos):
+                    if type(info.buffer) is Recorded:
+                        name = received_name(stage.stage_index, phase, microbatch, number)
+                        self._recorder.leaves[info.buffer.vid] = name, "const", False
+        return result
 
     def made(self, make: Callable[..., torch.Tensor], meta: Any, device: Any) -> torch.Tensor:
         """A tensor by its shape: one that is received, which is there before the step, or one that is made in it."""
@@ -139,10 +157,11 @@ class Messages:
         recorder = self._recorder
         for group in private.fully_sharded_groups(stage.submod):
             for shard in group.fsdp_params:
-                weight = getattr(shard, "_unsharded_param", None)
-                for whole in (shard.unsharded_accumulated_grad, getattr(weight, "grad", None)):
-                    found = () if whole is None else parts("", whole)
-                    self.gradients.update(recorder.storages[recorder.state(part).vid] for _, part in found)
+                whole = shard.unsharded_accumulated_grad  # in the type in which they are shared out
+                if whole is None:
+                    whole = getattr(getattr(shard, "_unsharded_param", None), "grad", None)
+                for _, part in () if whole is None else parts("", whole):
+                    self.gradients.add(recorder.storages[recorder.state(part).vid])
         reduce(stage, *args)
 
     def in_phase(self, op: Op) -> Op:

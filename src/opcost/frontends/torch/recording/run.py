@@ -23,12 +23,20 @@ from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import is_foreign, parts, parts_of_parameter, rebuilt
 from opcost.frontends.torch.ledger.recorder_state import counting_thread, here
 from opcost.frontends.torch.ledger.tensors import Recorded
-from opcost.frontends.torch.models import weights
+from opcost.frontends.torch.models import is_schedule, weights
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.operators.layers import STRIDED, whole_layers
 from opcost.frontends.torch.recording.environment import as_jagged, reading_contents, settings_for_run
 from opcost.frontends.torch.recording.failure import FailedCall, extra_of, forward_error, locate
-from opcost.frontends.torch.recording.module_calls import Checkpoints, Paths, Threads, intercept_calls, marked, markers
+from opcost.frontends.torch.recording.module_calls import (
+    Checkpoints,
+    Left,
+    Paths,
+    Threads,
+    intercept_calls,
+    marked,
+    markers,
+)
 from opcost.frontends.torch.recording.pipelined import Messages, following_stages
 from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealRecorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
@@ -137,7 +145,9 @@ class ModelRun:
                 result = module._call_impl(*args, **kwargs)
         except BaseException as exc:
             # A checkpoint that has recomputed enough raises too; to keep that would keep what it has computed.
-            if not isinstance(exc, private.StopRecomputation) and (self.failed is None or self.failed.exc is not exc):
+            if not isinstance(exc, (private.StopRecomputation, Left)) and (
+                self.failed is None or self.failed.exc is not exc
+            ):
                 self.failed = FailedCall(exc, path, module, call[1])
             raise
         finally:
@@ -214,7 +224,8 @@ class ModelRun:
         recorder = self.recorder
         with ExitStack() as undo:
             undo.enter_context(one_at_a_time())
-            undo.enter_context(restored(self.model, self.options.schedule, args, kwargs))
+            steps = getattr(self.options.schedule, "restores", self.options.schedule)
+            undo.enter_context(restored(self.model, steps, args, kwargs))
             undo.enter_context(settings_for_run())
             undo.enter_context(as_one_rank(recorder))
             undo.enter_context(torch.inference_mode(mode=False))
@@ -301,7 +312,7 @@ class ModelRun:
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         for weight in weights:
             weight.grad = None
-        if self._messages is not None:
+        if self._messages is not None and is_schedule(self.options.schedule):
             self._messages.place(self.options.schedule)
         with self.options.autocast():
             result = self.options.schedule.step(*args, **kwargs)

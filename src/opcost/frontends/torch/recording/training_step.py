@@ -43,7 +43,7 @@ class RunOptions:
     """Other inputs are tried where the run fails: the frames of its error are emptied, which spares a search for tensors."""
 
 
-def loss_of(result: Any, *, labelled: bool) -> torch.Tensor | None:
+def loss_of(result: Any, *, labelled: bool, graded: bool = True) -> torch.Tensor | None:
     """The loss in what a model returns: called so, or the one number beside other tensors where it was given labels."""
     if isinstance(result, Mapping):
         loss = result.get("loss")
@@ -52,7 +52,13 @@ def loss_of(result: Any, *, labelled: bool) -> torch.Tensor | None:
     if loss is None and labelled:
         numbers = [tensor for tensor in tensors_in(result) if tensor.dim() == 0]
         loss = numbers[0] if len(numbers) == 1 else None
-    return loss if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad else None
+    is_loss = isinstance(loss, torch.Tensor) and loss.numel() == 1 and (loss.requires_grad or not graded)
+    return loss if is_loss else None
+
+
+def words_of_loss(*, labelled: bool) -> str:
+    """What a report says of the loss that a model computes."""
+    return "its own, from labels" if labelled else "its own"
 
 
 class TrainingPass:
@@ -80,7 +86,7 @@ class TrainingPass:
     def roots(self, result: Any, *, labelled: bool) -> list[torch.Tensor]:
         """The tensors at which gradients begin: the loss where the model computes one, else every output."""
         if (loss := loss_of(result, labelled=labelled)) is not None:
-            self.loss = "its own, from labels" if labelled else "its own"
+            self.loss = words_of_loss(labelled=labelled)
             return [loss]
         return [t for t in tensors_in(result) if t.requires_grad]
 

@@ -7,7 +7,7 @@ that seem to lie on the CPU afterwards, because autograd hands gradients to tens
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import nn
 from opcost.distributed.sharding import Sharding
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.torch import private
+from opcost.frontends.torch.models.absent import without_absent
 from opcost.frontends.torch.models.float8 import gather_in_float8
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.models.weights import copied, has_lazy_parts
@@ -29,22 +30,33 @@ from opcost.frontends.torch.sharding.tensor_parallel import parallelize
 @contextmanager
 def spread(copy: nn.Module, sharding: Sharding, param_dtype: torch.dtype | None) -> Iterator[nn.Module]:
     """The copy as one rank has it, while this process is that rank; in DistributedDataParallel, where the mesh is one of that."""
+    with spread_all([copy], sharding, param_dtype) as (copies, _):
+        yield copies[0]
+
+
+@contextmanager
+def spread_all(
+    copies: Sequence[nn.Module], sharding: Sharding, param_dtype: torch.dtype | None
+) -> Iterator[tuple[list[nn.Module], RankMesh]]:
+    """The same of several copies, and the ranks."""
     with as_rank(sharding.mesh, sharding.rank) as ranks:
         try:
-            rank = _spread(copy, ranks, sharding, param_dtype)
+            spread = [_spread(copy, ranks, sharding, param_dtype) for copy in copies]
         except OpcostError:
             raise
         except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as exc:
-            raise InputError(f"{type_name(copy)} cannot be spread over {sharding.mesh}: {exc}") from exc
+            raise InputError(f"{type_name(copies[0])} cannot be spread over {sharding.mesh}: {exc}") from exc
         with warnings.catch_warnings(), private.loss_in_parts() if sharding.splits_loss else nullcontext():
             # Outputs are not changed in place here, and random numbers have no values.
             warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
             warnings.filterwarnings("ignore", "DTensor random operators may not have complete support", UserWarning)
-            yield rank
+            yield spread, ranks
 
 
-def copy_on_meta(model: nn.Module, blocks: str = "", first: int = 0) -> nn.Module:
-    """A copy whose parameters have no data, of a list of blocks only with the `first` ones.
+def copy_on_meta(
+    model: nn.Module, blocks: str = "", first: int = 0, instead: Mapping[nn.Module, nn.Module] | None = None
+) -> nn.Module:
+    """A copy whose parameters have no data, of a list of blocks only with the `first` ones, and of some modules with others.
 
     Buffers, whose contents may decide what runs, are shared.
     """
@@ -53,7 +65,8 @@ def copy_on_meta(model: nn.Module, blocks: str = "", first: int = 0) -> nn.Modul
     memo: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
     members = [*model.get_submodule(blocks).children()][first:] if blocks else []
     memo.update({id(member): nn.Identity() for member in members})
-    for parameter in model.parameters():
+    memo.update({id(module): other for module, other in (instead or {}).items()})
+    for parameter in _parameters(model, memo):
         if id(parameter) not in memo:
             made = torch.empty_like(parameter, device="meta")
             memo[id(parameter)] = nn.Parameter(made, requires_grad=parameter.requires_grad)
@@ -65,6 +78,14 @@ def copy_on_meta(model: nn.Module, blocks: str = "", first: int = 0) -> nn.Modul
     return copy
 
 
+def _parameters(module: nn.Module, gone: Mapping[int, Any]) -> Iterator[nn.Parameter]:
+    """The parameters of a module and of those in it, but of modules that are gone."""
+    yield from module.parameters(recurse=False)
+    for child in module.children():
+        if id(child) not in gone:
+            yield from _parameters(child, gone)
+
+
 def _spread(copy: nn.Module, ranks: RankMesh, sharding: Sharding, param_dtype: torch.dtype | None) -> nn.Module:
     experts = experts_of(copy, sharding)
     others = ("cp",) if experts.sums else ("cp", "ep")  # along which ranks have tokens of their own, as along fsdp
@@ -74,7 +95,8 @@ def _spread(copy: nn.Module, ranks: RankMesh, sharding: Sharding, param_dtype: t
     mesh: Any = ranks.along(*data, *layers) if data or layers else None
     apart = spread_experts(copy, experts, ranks, mesh, sharding)
     if sharding.mesh.tp > 1:
-        parallelize(copy, mesh["tp"], sharding, experts)
+        with without_absent(copy):
+            parallelize(copy, mesh["tp"], sharding, experts)
     if sharding.gathers:
         shard_fully(copy, mesh[tuple(data)], sharding, param_dtype, apart)
     with private.fake_mode():

@@ -90,6 +90,9 @@ def test_a_schedule_that_is_not_known() -> None:
     [
         ("fsdp=4", {"pipelining": Pipelining(microbatches=4)}, "the mesh has no axis pp"),
         ("pp=2,replicate=2", {}, "DistributedDataParallel"),
+        ("pp=2,cp=2", {}, r"context parallelism \(cp\) is not counted in a pipeline"),
+        ("pp=2,fsdp=1,ep=2", {}, r"expert parallelism \(ep\) is not counted in a pipeline"),
+        ("pp=2,tp=2", {"sequence": True}, "sequence parallelism is not counted in a pipeline"),
         ("pp=2,fsdp=2", {"pipelining": Pipelining(schedule="zero-bubble")}, "after a stage has freed them"),
     ],
 )
@@ -100,6 +103,7 @@ def test_layouts_that_are_refused(mesh: str, options: dict[str, Any], message: s
 
 def test_microbatches_in_flight() -> None:
     forward, backward = (lambda number, kind=kind: StageEvent(kind, 0, number) for kind in ("forward", "backward"))
+    assert most_in_flight([forward(0), forward(1)]) == 1
     one_by_one = [forward(0), backward(0), forward(1), backward(1)]
     assert most_in_flight(one_by_one) == 1
     assert most_in_flight([forward(0), forward(1), backward(0), forward(2), backward(1), backward(2)]) == 2

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.pipelining import PipelineStage, schedules
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._context_parallel import _attention as context
@@ -46,8 +47,8 @@ LABELLED = {"input_ids": TOKENS, "labels": TOKENS, "use_cache": False}
 ODD = 250  # rows that four ranks do not share evenly
 LIMIT = timedelta(seconds=240)
 
-Sent = tuple[str, int, int]
-"""A collective: its operator, the bytes of its larger side, and the ranks of its group."""
+Sent = tuple[str, int, int, int | None]
+"""A collective: its operator, the bytes of its larger side, the ranks of its group, and of a message the other rank there."""
 
 
 class Net(nn.Module):
@@ -63,17 +64,24 @@ class Net(nn.Module):
 
 
 class RankRun(LiveStorages):
-    """What a rank sends beside what its storages have."""
+    """What a rank sends beside what its storages have.
+
+    Gloo keeps what it sends to a rank as long as the schedule of a pipeline keeps the request, which GPUs do not: it gets copies.
+    """
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.sent: list[Sent] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if func._schema.name == "c10d::send":
+            result = func([tensor.clone() for tensor in args[0]], *args[1:], **(kwargs or {}))
+        else:
+            result = super().__torch_dispatch__(func, types, args, kwargs)
         if func.namespace in ("c10d", "_c10d_functional") and (group := group_of(args)) is not None:
             sides = [sum(t.nbytes for t in tree_leaves(side) if isinstance(t, Tensor)) for side in (*args, result)]
-            self.sent.append((func._schema.name, max(sides), group.size()))
+            peer = args[2] if func._schema.name in ("c10d::send", "c10d::recv_") else None
+            self.sent.append((func._schema.name, max(sides), group.size(), peer))
         return result
 
 
@@ -120,10 +128,10 @@ ACCUMULATING = frozenset({"fully_shard, accumulating"})
 class Language(nn.Module):
     """A decoder with its loss, whose layers have usual names."""
 
-    def __init__(self) -> None:
+    def __init__(self, layers: int = 2) -> None:
         super().__init__()
         self.tok_embeddings = nn.Embedding(WORDS, WIDTH)
-        self.layers = nn.ModuleList(Layer() for _ in range(2))
+        self.layers = nn.ModuleList(Layer() for _ in range(layers))
         self.norm, self.lm_head = nn.RMSNorm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
 
     def forward(self, tokens: Tensor) -> dict[str, Tensor]:
@@ -370,6 +378,72 @@ def sent_by_hand(net: nn.Module) -> nn.Module:
     return summing(fully_shard(net, mesh=every))
 
 
+# -- stages ----------------------------------------------------------------------------------------------------------------
+
+
+class LanguageStage(nn.Module):
+    """A part of the layers of the decoder, with what is before the first one and after the last one."""
+
+    def __init__(self, net: Language, number: int, stages: int) -> None:
+        super().__init__()
+        each = len(net.layers) // stages
+        self.layers = net.layers[number * each : (number + 1) * each]
+        if number == 0:
+            self.tok_embeddings = net.tok_embeddings
+        if number == stages - 1:
+            self.norm, self.lm_head = net.norm, net.lm_head
+
+    def forward(self, x: Tensor | None = None, *, tokens: Tensor | None = None) -> Tensor:
+        if hasattr(self, "tok_embeddings"):
+            x = self.tok_embeddings(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        if hasattr(self, "lm_head"):
+            return nn.functional.cross_entropy(self.lm_head(self.norm(x)).flatten(0, 1), tokens.flatten())
+        return x
+
+
+class Pipelined(nn.Module):
+    """The stages of this rank, whose call is a step of their schedule."""
+
+    def __init__(self, net: Language, schedule: str, *, fsdp: int = 1, per_rank: int = 1) -> None:
+        super().__init__()
+        ranks = dist.get_world_size() // fsdp
+        mesh = init_device_mesh("cpu", (ranks, fsdp), mesh_dim_names=("pp", "fsdp"))
+        numbers = range(mesh.get_local_rank("pp"), ranks * per_rank, ranks)
+        self.ends = not {0, ranks * per_rank - 1}.isdisjoint(numbers)
+        self.stages = [self._stage(net, number, ranks * per_rank, mesh, sharded=fsdp > 1) for number in numbers]
+        self.parts = nn.ModuleList(stage.submod for stage in self.stages)
+        made = schedules.get_schedule_class(schedule)
+        options = {"loss_fn": lambda loss, _: loss}
+        self.schedule = made(self.stages if per_rank > 1 else self.stages[0], MICROBATCHES, **options)
+
+    @staticmethod
+    def _stage(net: Language, number: int, stages: int, mesh: Any, *, sharded: bool) -> PipelineStage:
+        module = LanguageStage(net, number, stages)
+        for each in (*module.layers, module) if sharded else ():
+            fully_shard(each, mesh=mesh["fsdp"], reshard_after_forward=False)
+        passed = torch.empty(len(PARTS) // MICROBATCHES, PARTS.shape[1], WIDTH, requires_grad=True)
+        ends = () if number == 0 else passed, torch.empty(()) if number == stages - 1 else passed
+        return PipelineStage(summing(module), number, stages, torch.device("cpu"), *ends, group=mesh.get_group("pp"))
+
+    def given(self, tokens: Tensor) -> list[Tensor]:
+        """What is there before a step: where what other stages send is received, and the tokens, if a stage reads them."""
+        infos = [
+            each for stage in self.stages for each in (*stage.args_recv_info.values(), *stage.grad_recv_info.values())
+        ]
+        received = [info.buffer for found in infos for info in found if info.buffer is not None]
+        return [*received, *([tokens] if self.ends else [])]
+
+    def forward(self, tokens: Tensor) -> None:
+        given = {"tokens": tokens} if self.ends else {}
+        self.schedule.step(**given, target=torch.zeros(MICROBATCHES, 0), return_outputs=False)
+
+
+MICROBATCHES = 8
+PARTS = torch.zeros(MICROBATCHES, 32, dtype=torch.long)
+
+
 # -- layouts ---------------------------------------------------------------------------------------------------------------
 
 
@@ -383,6 +457,7 @@ class Layout(NamedTuple):
     inputs: Callable[[Any], AbstractContextManager[Any]] = nullcontext  # of a rank
     given: Any = TOKENS  # to all
     least: int = 2  # ranks
+    most: int = 8
 
 
 LAYOUTS: dict[str, Layout] = {
@@ -409,6 +484,17 @@ LAYOUTS: dict[str, Layout] = {
         Language, fully_sharded_layers, "fsdp={half},cp=2", inputs=partial(sequence_in_parts, "allgather", cp=2)
     ),
     "ep by hand": Layout(Mixture, sent_by_hand, "fsdp=1,ep={ranks}"),
+    **{
+        f"pp, {name}": Layout(
+            partial(Language, 8), partial(Pipelined, schedule=schedule, per_rank=per_rank), "pp={ranks}",
+            {"schedule": name, "microbatches": MICROBATCHES}, given=PARTS, most=4,
+        )
+        for name, schedule, per_rank in (("1f1b", "1F1B", 1), ("gpipe", "GPipe", 1), ("interleaved-1f1b", "Interleaved1F1B", 2))
+    },
+    "pp, fsdp": Layout(
+        partial(Language, 4), partial(Pipelined, schedule="1F1B", fsdp=2), "pp={half},fsdp=2", {"microbatches": MICROBATCHES},
+        given=PARTS, least=4, most=4,
+    ),
 }  # fmt: skip
 
 
@@ -427,8 +513,11 @@ def measured(model: nn.Module, x: Any, *, accumulates: bool = False) -> tuple[in
         if not accumulates:
             model.zero_grad()
         grads = [p.grad for p in model.parameters() if p.grad is not None]
-        with RankRun([*model.parameters()], grads, [*model.buffers()], x) as run:
-            (model(**x) if isinstance(x, dict) else model(x))["loss"].backward()
+        given = model.given(x) if isinstance(model, Pipelined) else x
+        with RankRun([*model.parameters()], grads, [*model.buffers()], given) as run:
+            result = model(**x) if isinstance(x, dict) else model(x)
+            if result is not None:
+                result["loss"].backward()
         peaks.append(run.peak)
     return min(peaks[1:]), run.sent
 
@@ -439,9 +528,18 @@ def counted(model: nn.Module, x: Any, *, accumulates: bool = False, **options: A
     Numbers that PyTorch makes of ones of Python are there for a moment, and all along in a count: they are no part of this.
     """
     report = opcost.count(model, x, backward=True, real=False, accumulate=2 if accumulates else 1, **options)
+    order = report.order
+    rows = (
+        report.rows if order is None else [row for part in order.runs for row in report.rows[slice(*order.parts[part])]]
+    )
     sent = [
-        (row.op.raw, max(sum(spec.nbytes for spec in side) for side in (row.ins, row.outs)), row.op.attrs["group"])
-        for row in report.rows
+        (
+            row.op.raw,
+            max(sum(spec.nbytes for spec in side) for side in (row.ins, row.outs)),
+            row.op.attrs["group"],
+            row.op.attrs.get("peer"),
+        )
+        for row in rows
         if row.op.kind == "collective" and row.op.attrs["fn"] != "wait"
     ]
     numbers = sum(row.outs[0].nbytes for row in report.rows if row.op.raw == "aten::lift_fresh")
@@ -462,7 +560,7 @@ def run_rank(rank: int, ranks: int, folder: str) -> None:
             "measured": measured(make(), INPUT, accumulates=accumulates),
         }
     for name, layout in LAYOUTS.items():
-        if ranks < layout.least:
+        if not layout.least <= ranks <= layout.most:
             continue
         with layout.inputs(layout.given) as own:
             found[name] = {"measured": measured(layout.spread(layout.model()), own)}

@@ -89,6 +89,7 @@ def _in_order(graph: Graph, order: PieceOrder, sizes: Mapping[int, int]) -> Cour
             gradients.add(at)
         elif storage in life.gathered:
             gathered.add(at)
+    sizes.update(dict.fromkeys({*order.storages} - life.state, 0))
     life = replace(life, gradients=frozenset(gradients), gathered=frozenset(gathered))
     return Course(replace(graph, ops=tuple(map(graph.ops.__getitem__, rows)), lifetimes=life), rows, sizes, born, gone)
 

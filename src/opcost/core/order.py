@@ -108,6 +108,9 @@ class StageCost:
 
 def most_in_flight(events: Iterable[StageEvent]) -> int:
     """The most microbatches that have run forward and not yet all of their way back; without a way back one at a time."""
+    events = [event for event in events if event.kind in ("forward", "backward", "weight")]
+    if all(event.kind == "forward" for event in events):
+        return min(1, len(events))
     now = most = 0
     for event in events:
         now += event.kind == "forward"

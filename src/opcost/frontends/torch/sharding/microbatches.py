@@ -89,8 +89,11 @@ class Composition:
             raise NotRepeating
         listing = _Listing(self._recorded, self._patterns, named)
         turns = _Turns(self._recorded, self._patterns, listing)
-        for event, situation in zip((BEGIN, *every, END), named, strict=True):
-            turns.run(event, situation)
+        try:
+            for event, situation in zip((BEGIN, *every, END), named, strict=True):
+                turns.run(event, situation)
+        except (LookupError, StopIteration) as exc:  # what would have made a tensor that is freed did not run here
+            raise NotRepeating from exc
         order = turns.order()
         return replace(listing.graph(), released=frozenset(order.released), order=order)
 

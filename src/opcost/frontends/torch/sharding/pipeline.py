@@ -21,10 +21,12 @@ from opcost.errors import InputError, some
 from opcost.frontends.torch.recording.training_step import loss_of, words_of_loss
 from opcost.frontends.torch.sharding.microbatches import CarriedOver, Composition
 from opcost.frontends.torch.sharding.one_rank import FEWEST, MANY
+from opcost.frontends.torch.sharding.pieces import BEGIN, END
 from opcost.frontends.torch.sharding.schedules import Excerpt, ExcerptStep, excerpt, plan_of, whole
 from opcost.frontends.torch.sharding.sharded_copy import spread_all
 from opcost.frontends.torch.sharding.stages import (
     Split,
+    Stage,
     before_blocks,
     blocks_of,
     name_of_input,
@@ -75,7 +77,7 @@ class Pipeline:
     def _measure(self) -> None:
         """Find out what stages pass on here: a rank's part of it, maybe in another type."""
         stage = self._split.stage(0, range(1))
-        with spread_all([stage.model], replace(self._sharding, rank=self._rank(0)), self._dtype) as ((model,), _):
+        with spread_all([(stage.model, self._spread(stage))], self._dtype) as ((model,), _):
             given = {name_of_input(at): tensor for at, tensor in enumerate(tensors_in(self._split.given))}
             self._runs.forward(model, (), given)
         self._split.boundary = self._split.boundary.passing(stage.handed)
@@ -108,6 +110,11 @@ class Pipeline:
         """Of all ranks the one that differs from the chosen one on the axis of the pipeline alone."""
         return self._sharding.mesh.group(self._sharding.rank, "pp")[number]
 
+    def _spread(self, stage: Stage) -> Sharding:
+        """How a stage is spread, on its rank; only the last one has a loss."""
+        number = self._sharding.pipelining.rank_of(stage.number, self._ranks)
+        return replace(self._sharding, rank=self._rank(number), loss=self._sharding.loss and stage.last)
+
     def _kind(self, number: int) -> Hashable:
         """Ranks of one kind run the same operators: they have equal stages, of equal blocks."""
         last, stages = len(self._split.ranges) - 1, self._stages(number)
@@ -121,7 +128,10 @@ class Pipeline:
         for other, composition in self._compositions.get(self._kind(number), ()):
             stages = dict(zip(self._stages(number), self._stages(other), strict=True))
             with suppress(NotRepeating):
-                found = composition.graph([_renumbered(event, stages) for event in self._plan.events[number]])
+                events = self._plan.events[number]
+                found = composition.graph([_renumbered(event, stages) for event in events])
+                if found.order is not None:
+                    found = replace(found, order=replace(found.order, events=(BEGIN, *events, END)))
                 return self._described(found, number)
         return self._recorded(number)
 
@@ -169,8 +179,7 @@ class Pipeline:
 
         total, trains = self._ranks * self._sharding.pipelining.per_rank, self._runs.trains
         stages = [self._split.stage(stage, blocks) for stage in self._stages(number)]
-        sharding = replace(self._sharding, rank=self._rank(number))
-        with spread_all([stage.model for stage in stages], sharding, self._dtype) as (models, ranks):
+        with spread_all([(stage.model, self._spread(stage)) for stage in stages], self._dtype) as (models, ranks):
             made = []
             for stage, model in zip(stages, models, strict=True):
                 passed = tuple(_asking(tensor, gradients=trains) for tensor in self._split.boundary.tensors)

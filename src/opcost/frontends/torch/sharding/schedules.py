@@ -105,7 +105,8 @@ def noting(stage: Any, note: Callable[[StageEvent], None], *, runs: bool) -> Ite
     send = schedules._batch_p2p
 
     def run(kind: EventKind, method: Any, *args: Any, **kwargs: Any) -> Any:
-        note(StageEvent(kind, stage.stage_index, -1 if kind == "reduce" else args[0]))
+        if kind == "forward" or stage.has_backward:
+            note(StageEvent(kind, stage.stage_index, -1 if kind == "reduce" else args[0]))
         return method(*args, **kwargs) if runs else None
 
     def give(what: tuple[Any, Any], method: Any, microbatch: int) -> list[Any]:

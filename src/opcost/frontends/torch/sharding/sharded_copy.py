@@ -30,23 +30,25 @@ from opcost.frontends.torch.sharding.tensor_parallel import parallelize
 @contextmanager
 def spread(copy: nn.Module, sharding: Sharding, param_dtype: torch.dtype | None) -> Iterator[nn.Module]:
     """The copy as one rank has it, while this process is that rank; in DistributedDataParallel, where the mesh is one of that."""
-    with spread_all([copy], sharding, param_dtype) as (copies, _):
+    with spread_all([(copy, sharding)], param_dtype) as (copies, _):
         yield copies[0]
 
 
 @contextmanager
 def spread_all(
-    copies: Sequence[nn.Module], sharding: Sharding, param_dtype: torch.dtype | None
+    copies: Sequence[tuple[nn.Module, Sharding]], param_dtype: torch.dtype | None
 ) -> Iterator[tuple[list[nn.Module], RankMesh]]:
-    """The same of several copies, and the ranks."""
+    """The same of several copies of one rank, each with its own choices, and the ranks."""
+    model, sharding = copies[0]
+    splits_loss = any(own.splits_loss for _, own in copies)
     with as_rank(sharding.mesh, sharding.rank) as ranks:
         try:
-            spread = [_spread(copy, ranks, sharding, param_dtype) for copy in copies]
+            spread = [_spread(copy, ranks, own, param_dtype) for copy, own in copies]
         except OpcostError:
             raise
         except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as exc:
-            raise InputError(f"{type_name(copies[0])} cannot be spread over {sharding.mesh}: {exc}") from exc
-        with warnings.catch_warnings(), private.loss_in_parts() if sharding.splits_loss else nullcontext():
+            raise InputError(f"{type_name(model)} cannot be spread over {sharding.mesh}: {exc}") from exc
+        with warnings.catch_warnings(), private.loss_in_parts() if splits_loss else nullcontext():
             # Outputs are not changed in place here, and random numbers have no values.
             warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
             warnings.filterwarnings("ignore", "DTensor random operators may not have complete support", UserWarning)

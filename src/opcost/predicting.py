@@ -19,6 +19,7 @@ from opcost.core.option import filled, plain, takes
 from opcost.core.report import Report
 from opcost.core.units import format_bytes
 from opcost.distributed.clusters import Cluster
+from opcost.distributed.mesh import Mesh
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import parse_precision
 from opcost.frontends.source import SavedReport
@@ -150,6 +151,8 @@ def _check_ranks(given: Any) -> None:
         raise InputError("a mesh is given, and no cluster that connects its ranks", hint="cluster='dgx-h100'")
     if given.cluster is None:
         return
+    if given.mesh is not None and Mesh.of(given.mesh).pp > 1 and given.execution not in (None, "graph"):
+        raise InputError(f"a pipeline is not predicted with {given.execution} execution", hint="leave execution out")
     if given.generate is not None or given.engine != "transformers":
         raise InputError("one rank of many is predicted for a single pass or step", hint="leave the cluster out")
 
@@ -160,6 +163,10 @@ def _network(report: Report, given: Any) -> Network | None:
 
     if given is None:
         return None
+    if report.stages and not report.pipeline:
+        raise InputError(
+            "a saved report has one rank of a pipeline, not in the order of its step", hint="give the model"
+        )
     if "mesh" not in report.meta and not report.collectives:
         raise InputError("a cluster is given, and the model runs on one rank", hint="mesh='fsdp=8'")
     return Network.of(report, Cluster.of(given))
@@ -173,20 +180,22 @@ def _step(found: Predicted, report: Report, network: Network, device: Device) ->
         return None
     seconds = max(1, found.latency_ns) / 1e9
     tokens = mfu = hfu = None
+    stages = report.pipeline or (report,)
     with suppress(InputError):  # it reads no tokens
         tokens = tokens_of(report) / seconds / network.ranks_per_batch
     with suppress(InputError):  # it multiplies nothing, or there is no peak for that
-        executed = step_flops(report, device)
-        hfu = executed.used(seconds)
-        if all(parameter.trainable or parameter.buffer for parameter in report.parameters):
-            rows = (row for row in report.rows if row.op.phase == "forward" and row.cost is not None)
+        executed = [step_flops(each, device) for each in stages]
+        hfu = sum(each.used(seconds) for each in executed) / len(stages)
+        if all(parameter.trainable or parameter.buffer for each in stages for parameter in each.parameters):
+            rows = (row for each in stages for row in each.rows if row.op.phase == "forward" and row.cost is not None)
             forward = sum(FLOPS_PER_MAC * row.cost.macs * row.op.repeat for row in rows if row.cost is not None)
             passes = 3 if "backward" in report.phases else 1
-            mfu = executed._replace(flops=passes * forward).used(seconds)
+            mfu = executed[0]._replace(flops=passes * forward // len(stages)).used(seconds)
     waited, slowing = found.timeline.exposed_ns(), found.timeline.slowing_ns()
-    later = sum((*waited.values(), *slowing.values())) + found.bounds["host"]
+    bubble = found.bounds.get("bubble", 0)
+    later = sum((*waited.values(), *slowing.values())) + found.bounds["host"] + bubble
     return RankStep(
-        cluster=network.cluster.name, compute_ns=found.latency_ns - later, exposed_ns=waited,
+        cluster=network.cluster.name, compute_ns=found.latency_ns - later, bubble_ns=bubble, exposed_ns=waited,
         slowing_ns=slowing, sending_ns=found.timeline.taken_ns(), tokens_per_second=tokens, mfu=mfu, hfu=hfu,
     )  # fmt: skip
 

@@ -215,6 +215,13 @@ class RankStep:
     tokens_per_second: float | None  # of this GPU's share; None where the model reads no tokens
     mfu: float | None  # of the peak for products: three times those of the forward pass, of inference those alone
     hfu: float | None  # every product that runs
+    bubble_ns: int = 0  # in which a stage of a pipeline has nothing to do
+
+    @property
+    def bubble_share(self) -> float:
+        """The bubble as a share of the step."""
+        step = self.compute_ns + self.bubble_ns + sum((*self.exposed_ns.values(), *self.slowing_ns.values()))
+        return self.bubble_ns / step if step else 0.0
 
     @property
     def totals(self) -> tuple[Total, ...]:
@@ -225,6 +232,9 @@ class RankStep:
                 f"that run {format_time(self.sending_ns[axis])} and slow others by {format_time(self.slowing_ns[axis])}"
             )
             found.append(Total(f"waiting {axis}".rstrip(), waited, "time", remark=f"for collectives {beside}"))
+        if self.bubble_ns:
+            remark = f"{100 * self.bubble_share:.1f} % of the step: this stage has nothing to do"
+            found.append(Total("bubble", self.bubble_ns, "time", remark=remark))
         if self.tokens_per_second is not None:
             found.append(Total("tokens/s", round(self.tokens_per_second, 1), "number", remark="per GPU", large=True))
         if self.mfu is not None:

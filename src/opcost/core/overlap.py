@@ -56,6 +56,8 @@ class Timeline:
     beside: set[int] = field(default_factory=set)
     ran: list[tuple[int, float, float]] = field(default_factory=list)
     """The operators by their identities, from when to when they ran."""
+    bubble_ns: float = 0.0
+    """The time in which a rank of a pipeline has nothing to do, if messages took none."""
 
     def exposed_ns(self) -> dict[str, int]:
         """The time in which operators wait for collectives, by axis."""

@@ -34,7 +34,7 @@ class Network:
     @property
     def ranks_per_batch(self) -> int:
         """How many ranks compute parts of the same tokens."""
-        return 1 if self.mesh is None else self.mesh.tp * (self.mesh.ep if self.sums else 1)
+        return 1 if self.mesh is None else self.mesh.pp * self.mesh.tp * (self.mesh.ep if self.sums else 1)
 
     def taken_ns(self, row: CostedOp) -> float:
         """The time of a collective, without waiting for other ranks."""
@@ -43,6 +43,14 @@ class Network:
         ranks = group if isinstance(group, int) else 1
         nodes = self.cluster.nodes(self.mesh, self.rank, str(attrs.get("axis", "")), ranks)
         return row.op.repeat * collective_ns(str(attrs.get("fn", "")), payload_of(row), ranks, nodes, self.cluster)
+
+    def message_ns(self, row: CostedOp) -> float:
+        """The time of one message to the next stage of a pipeline, or the one before."""
+        ranks = range(2) if self.mesh is None else self.mesh.group(self.rank, "pp")
+        own = 0 if self.mesh is None else self.mesh.coordinates(self.rank)["pp"]
+        peer = row.op.attrs.get("peer")
+        pair = {ranks[own], ranks[peer if isinstance(peer, int) else own - 1]}
+        return collective_ns("send", payload_of(row), 2, self.cluster.nodes_of(pair), self.cluster)
 
     def beside(self, rows: Sequence[ProfileRow], found: Timeline, device: str) -> list[ProfileRow]:
         """All rows of a rank, with times that add up to the whole: what runs beside other operators takes none."""

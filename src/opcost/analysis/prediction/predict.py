@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import sqrt
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from opcost.analysis.prediction.fusion import PlacedKernel, compiled
 from opcost.analysis.prediction.host import TRAINING, Host, hosted, started_ns
 from opcost.analysis.prediction.lengths import StepRange
 from opcost.analysis.prediction.network import Network
+from opcost.analysis.prediction.pipelines import pipelined
 from opcost.analysis.prediction.speeds import GUESS, OperatorTime, Speeds
 from opcost.analysis.prediction.work import Work, work_of
 from opcost.core.devices import HOST
@@ -107,12 +109,18 @@ def predict_report(
     if network is not None:
         alone = {row.id: float(row.device_ns or 0) for row in rows}
         launched = {number: reached for number, (_, reached) in started.items()}
-        in_time = timeline(running, report.input_values, alone, network.taken_ns, launched, BESIDE)
+        if report.pipeline:
+            in_time = pipelined(report, partial(_taken, speeds=speeds, execution=execution, longer=longer), network)
+        else:
+            in_time = timeline(running, report.input_values, alone, network.taken_ns, launched, BESIDE)
         rows = network.beside(rows, in_time, meta["device"])
         latency, waited = round(in_time.end_ns), round(in_time.host_ns)
         for bound in (*bounds, "network"):
             bounds[bound] = sum(row.device_ns or 0 for row in rows if row.attrs["bound"] == bound)
         unsure += (SENDING * bounds["network"]) ** 2
+        if report.pipeline:  # stages wait for as much longer as others take
+            bounds["bubble"] = round(in_time.bubble_ns)
+            unsure *= (latency / max(1, latency - bounds["bubble"])) ** 2
     elif host is not None:
         rows, latency = hosted(rows, started)
         waited = latency - work
@@ -130,6 +138,16 @@ def predict_report(
     )
     band = (round(max(ideal, latency - sqrt(unsure))), round(latency + sqrt(unsure)))
     return Predicted(profile, latency, max(0, work - round(gaps)), band, round(ideal), bounds, likened, in_time)
+
+
+def _taken(report: Report, speeds: Speeds, execution: Execution, longer: float) -> dict[int, float]:
+    """What the operators of another rank take."""
+    rows = [row for row in report.rows if row.op.kind != "collective"]
+    return {
+        row.op.id: (found.device_ns + (0 if row.op.phase == "update" else _later(row.op.kind, execution)))
+        * row.op.repeat * longer
+        for row, found in timed(rows, speeds)
+    }  # fmt: skip
 
 
 def _later(kind: str, execution: Execution) -> int:

@@ -139,6 +139,8 @@ class CountOptions(InputOptions):
                 raise InputError("one rank of a mesh has no data to run on", hint="leave out real=True, or mesh")
             if self.quantize and not self.in_float8:
                 raise InputError("weights of few bits are not spread over ranks", hint="leave out quantize, or mesh")
+            if self.quantize == "fp8-rows" and self.sharding.mesh.tp > 1:
+                raise InputError("a scale for each row is not counted with tensor parallelism", hint="quantize='fp8'")
 
     @property
     def in_float8(self) -> bool:

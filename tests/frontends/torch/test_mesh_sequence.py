@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from mesh_models import FLOAT, HIDDEN, TOKENS, VOCABULARY, B, D, Decoder, S, causal_lm, collectives, llama
+from mesh_models import BF16, FLOAT, HIDDEN, TOKENS, VOCABULARY, B, D, Decoder, S, causal_lm, collectives, llama
 from torch import Tensor, nn
 
 import opcost
@@ -158,6 +158,22 @@ def test_layers_with_usual_names() -> None:
         forward_reduce_scatter=each, forward_all_gather=each,
         backward_all_gather=each, backward_reduce_scatter=(2 * 3, 2 * 3 * WHOLE),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("mesh", "scheme"), [("tp=4", "fp8"), ("fsdp=2,tp=4", "fp8"), ("fsdp=2,tp=4", "fp8-gather")])
+def test_layers_in_float8_gather_parts_that_are_converted_before(mesh: str, scheme: Any) -> None:
+    """As torchao's: what a product reads is sent with a byte for each element, sums of products in bfloat16."""
+    options: dict[str, Any] = {"backward": True, "mesh": mesh, "precision": "bf16-mixed", "sequence_parallel": True}
+    plain, float8 = (opcost.count(Decoder(), TOKENS, **options, quantize=each) for each in (None, scheme))
+    assert float8.totals.macs == plain.totals.macs
+    assert float8.coverage.complete
+    one, before, found = WHOLE // FLOAT, collectives(plain), collectives(float8)
+    # Two of each of three layers; the embedding and `output` are outside. Norms under autocast make float32.
+    for phase, size in (("forward", FLOAT if mesh == "tp=4" else BF16), ("backward", BF16)):
+        calls, sent = before[phase, "tp", "all_gather"]
+        assert found[phase, "tp", "all_gather"] == (calls, sent - 6 * (size - 1) * one)
+    scattered = [each["forward", "tp", "reduce_scatter"] for each in (before, found)]
+    assert scattered[0] == scattered[1]
 
 
 class Scaled(nn.Module):

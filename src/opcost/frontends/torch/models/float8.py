@@ -28,9 +28,7 @@ class Float8Linear(nn.Linear):
     scheme: Quantize
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - as nn.Linear has it
-        device = input.device.type
-        if torch.is_autocast_enabled(device):
-            input = input.to(torch.get_autocast_dtype(device))  # noqa: A001
+        input = _as_autocast(input)  # noqa: A001
         rows = input.reshape(-1, self.in_features)
         made: Tensor = _Product.apply(rows, self.weight, self.scheme == "fp8-rows")
         made = made.view(*input.shape[:-1], self.out_features)
@@ -73,9 +71,18 @@ def note_of_training(model: nn.Module) -> Note:
     return Note("quantized", f"{said}; optimizer and gradients of weights are as without")
 
 
+def _as_autocast(tensor: Tensor) -> Tensor:
+    device = tensor.device.type
+    return tensor.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else tensor
+
+
 def _scale(tensor: Tensor, dtype: torch.dtype, dim: int | None = None) -> Tensor:
     """By what a tensor is multiplied before it is converted: its largest value, or that of each row, becomes the type's."""
-    largest = tensor.abs().amax() if dim is None else tensor.abs().amax(dim, keepdim=True)
+    largest: Any = tensor.abs().amax() if dim is None else tensor.abs().amax(dim, keepdim=True)
+    if any(placement.is_partial() for placement in getattr(largest, "placements", ())):  # of parts on several ranks
+        from torch.distributed.tensor import Replicate
+
+        largest = largest.redistribute(placements=[Replicate()])
     return torch.finfo(dtype).max / largest.float()
 
 
@@ -96,6 +103,21 @@ def _in_columns(tensor: Tensor) -> Tensor:
     return tensor.t().contiguous().t()
 
 
+def _in_float8(tensor: Any, dtype: torch.dtype, dim: int | None = None) -> tuple[Tensor, Tensor]:
+    """A matrix in float8 and its scale; what was gathered in float8 is so already."""
+    local = getattr(tensor, "_local_tensor", tensor)
+    if type(local) is not FewBits:
+        scale = _scale(tensor, dtype, dim)
+        return _converted(tensor, scale, dtype), scale
+    if local is tensor:
+        return local.values, local.scales
+    from torch.distributed.tensor import Replicate
+
+    mesh, kind = tensor.device_mesh, type(tensor)
+    values = kind.from_local(local.values, mesh, tensor.placements, run_check=False)
+    return values, kind.from_local(local.scales, mesh, [Replicate()], run_check=False)  # of the whole tensor
+
+
 class _Product(torch.autograd.Function):
     """`rows @ weight.T`, and the products of the gradients of both."""
 
@@ -103,14 +125,8 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, weight: Tensor, by_rows: bool) -> Tensor:  # noqa: FBT001 - as apply passes it
         ctx.by_rows, ctx.dtype, ctx.of_weight = by_rows, rows.dtype, weight.dtype
         along = -1 if by_rows else None
-        scale = _scale(rows, E4M3, along)
-        given = _converted(rows, scale, E4M3)
-        gathered = type(weight) is FewBits
-        if gathered:  # it was converted before
-            values, of_weight = weight.values, weight.scales
-        else:
-            of_weight = _scale(weight, E4M3, along)
-            values = _converted(weight, of_weight, E4M3)
+        given, scale = _in_float8(rows, E4M3, along)
+        values, of_weight = _in_float8(weight, E4M3, along)
         made = _multiplied(given, values.t(), (scale, of_weight.t() if by_rows else of_weight), rows.dtype, fast=True)
         # What has one scale is kept as it was converted; of rows, others are read in the backward pass.
         ctx.save_for_backward(*((rows, weight) if by_rows else (given, scale, values, of_weight)))
@@ -132,13 +148,64 @@ class _Product(torch.autograd.Function):
                 of_weight = _multiplied(left.t().contiguous(), _in_columns(right), scales, ctx.dtype, fast=False)
         else:
             given, scale, values, its_scale = ctx.saved_tensors
-            own = _scale(gradient, E5M2)
-            left = _converted(gradient, own, E5M2)
+            left, own = _in_float8(gradient, E5M2)
             if ctx.needs_input_grad[0]:
                 of_rows = _multiplied(left, _in_columns(values), (own, its_scale), ctx.dtype, fast=False)
             if ctx.needs_input_grad[1]:
                 of_weight = _multiplied(left.t().contiguous(), _in_columns(given), (own, scale), ctx.dtype, fast=False)
         return of_rows, None if of_weight is None else of_weight.to(ctx.of_weight), None
+
+
+# -- parts of the sequence that are converted before tensor parallelism gathers them
+
+
+def in_float8(model: nn.Module, path: str) -> bool:
+    """Whether what ranks send to a block or layer is in float8: to layers with one scale."""
+    layers = [each for each in model.get_submodule(path).modules() if isinstance(each, nn.Linear)]
+    return bool(layers) and all(isinstance(each, Float8Linear) and each.scheme != "fp8-rows" for each in layers)
+
+
+def gathered(tensor: Tensor) -> Tensor:
+    """A distributed tensor of which every rank gets the whole in float8; its gradient is scattered as it is."""
+    made: Tensor = _Gathered.apply(_as_autocast(tensor))
+    return made
+
+
+def scattered(tensor: Tensor, placements: Any) -> Tensor:
+    """A sum over ranks of which each gets a part; its gradient is gathered in float8."""
+    made: Tensor = _Scattered.apply(tensor, placements)
+    return made
+
+
+def _sent(tensor: Any, dtype: torch.dtype) -> Any:
+    from torch.distributed.tensor import DTensor, Replicate
+
+    whole = [Replicate()]
+    scale = _scale(tensor, dtype).redistribute(placements=whole)
+    values = _converted(tensor, scale, dtype).redistribute(placements=whole).to_local()
+    few = FewBits.of(values, scale.to_local(), "fp8", tensor.shape, tensor.dtype)
+    return DTensor.from_local(few, tensor.device_mesh, whole, run_check=False)
+
+
+class _Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Any) -> Any:
+        ctx.placements = tensor.placements
+        return _sent(tensor, E4M3)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
+        return gradient.redistribute(placements=ctx.placements)
+
+
+class _Scattered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, placements: Any) -> Any:
+        return tensor.redistribute(placements=placements)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
+        return _sent(gradient, E5M2), None
 
 
 # -- weights that are converted before FSDP gathers them

@@ -62,6 +62,10 @@ class FewBits(torch.Tensor):
         if as_strided or func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
             one = args[0]
             return cls.of(one.values, one.scales, one.scheme, one.shape, one.dtype)
+        if func in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
+            one, shape = args
+            values = one.values.view(shape)
+            return cls.of(values, one.scales, one.scheme, values.shape, one.dtype)
         raise InputError(f"{func} reads a quantized weight, and only linear layers do", hint="leave out quantize")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcost.frontends.torch.models.float8 import gathered, in_float8, scattered
 from opcost.frontends.torch.tree import tensors_in
 
 _LINEAR = frozenset({"colwise", "rowwise", "colwise_gather_output", "rowwise_split_input", "loss_parallel"})
@@ -110,19 +111,24 @@ def spread_between(model: nn.Module, mesh: Any, parts: Parts) -> None:
     if parts.gathering:
         model.register_forward_pre_hook(partial(_split_inputs, mesh), with_kwargs=True)
     for path in parts.gathering:
-        model.get_submodule(path).register_forward_pre_hook(_gather, with_kwargs=True)
+        gather = _gather_float8 if in_float8(model, path) else _gather
+        model.get_submodule(path).register_forward_pre_hook(gather, with_kwargs=True)
     for path in parts.whole:
         model.get_submodule(path).register_forward_pre_hook(_gather_plain, with_kwargs=True)
         model.get_submodule(path).register_forward_hook(partial(_split_outputs, mesh), with_kwargs=True)
-    parallelize_module(model, mesh, {path: _style(style) for path, style in parts.spread.items()})
+    float8 = [path for path, style in parts.spread.items() if style[:7] == "rowwise" and in_float8(model, path)]
+    styles = {path: _style(style, sums=path in float8) for path, style in parts.spread.items()}
+    parallelize_module(model, mesh, styles)
+    for path in float8:
+        model.get_submodule(path).register_forward_hook(_scatter_float8)
 
 
-def _style(name: str) -> Any:
-    """PyTorch's style of that name for a layer between distributed tensors."""
-    from torch.distributed.tensor import Replicate, Shard
+def _style(name: str, *, sums: bool = False) -> Any:
+    """PyTorch's style of that name for a layer between distributed tensors; one whose `sums` are not scattered yet."""
+    from torch.distributed.tensor import Partial, Replicate, Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel
 
-    to_sequence: dict[str, Any] = {"output_layouts": Shard(1), "use_local_output": False}
+    to_sequence: dict[str, Any] = {"output_layouts": Partial() if sums else Shard(1), "use_local_output": False}
     return {
         "colwise": ColwiseParallel,
         "rowwise": lambda: RowwiseParallel(**to_sequence),
@@ -142,6 +148,13 @@ def _gathered(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.redistribute(placements=[Replicate()])
 
 
+def _gathered_float8(tensor: torch.Tensor) -> torch.Tensor:
+    from torch.distributed.tensor import DTensor, Shard
+
+    parts = isinstance(tensor, DTensor) and tensor.placements == (Shard(1),) and _is_of_tokens(tensor)
+    return gathered(tensor) if parts else _gathered(tensor)
+
+
 def _each(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Arguments or results with their tensors changed; objects that hold some, as caches, stay themselves."""
     if isinstance(tree, torch.Tensor):
@@ -155,11 +168,21 @@ def _gather(module: nn.Module, args: Any, kwargs: Any) -> Any:
     return _each((args, kwargs), _gathered)
 
 
+def _gather_float8(module: nn.Module, args: Any, kwargs: Any) -> Any:
+    return _each((args, kwargs), _gathered_float8)
+
+
+def _scatter_float8(module: nn.Module, args: Any, output: Any) -> Any:
+    from torch.distributed.tensor import Shard
+
+    return scattered(output, [Shard(1)])
+
+
 def _gather_plain(module: nn.Module, args: Any, kwargs: Any) -> Any:
     from torch.distributed.tensor import DTensor
 
     def plain(tensor: torch.Tensor) -> torch.Tensor:
-        return gathered.to_local() if isinstance(gathered := _gathered(tensor), DTensor) else tensor
+        return whole.to_local() if isinstance(whole := _gathered(tensor), DTensor) else tensor
 
     return _each((args, kwargs), plain)
 

@@ -214,6 +214,14 @@ def test_only_what_is_written_in_place_is_touched(kind: str, raw: str, cost: Cos
     assert work_of(kind, raw, {}, tensors("64 4"), tensors("64"), cost).nbytes == nbytes
 
 
+@pytest.mark.parametrize(("taken", "nbytes"), [(4, 2 * (4 + 4) + 4 * 8), (64, 2 * (1024 + 64) + 64 * 8)])
+def test_of_a_much_larger_tensor_only_what_is_taken_is_touched(taken: int, nbytes: int) -> None:
+    """A label's logit of each token, or some rows of a table; with more of it taken most of its memory lines are read."""
+    ins, out = tensors(f"1024 {taken}:int64"), tensors(f"{taken}")
+    work = work_of("gather", "aten::gather", {}, ins, out, Cost(0, 0, 2 * taken + 8 * taken, 2 * taken))
+    assert work.nbytes == nbytes
+
+
 @pytest.mark.parametrize(
     ("attrs", "ins", "is_added"),
     [

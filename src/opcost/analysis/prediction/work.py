@@ -18,6 +18,8 @@ LAYOUTS = ("turned", "strided", "expanded", "channels-last")
 
 MERGED = ("merged", "merged sum")
 """Families of kernels that a compiler writes."""
+FEW = 16
+"""From how many times as large on a tensor matters little from which some elements are taken."""
 PROCESSORS = 132  # of an H200; other large GPUs have about as many
 LARGE = 4  # a tensor is as large as the loop over it if it has at least a fourth of its elements
 
@@ -49,6 +51,9 @@ def work_of(
     moved = sum(spec.nbytes for spec in (*ins, *outs))
     if kind == "scatter" and raw.endswith("_") and cost is not None:  # in place: only what is written is touched
         moved = cost.bytes_read + cost.bytes_written
+    if kind == "gather" and cost is not None:  # it touches what it takes alone
+        touched = cost.bytes_read + cost.bytes_written
+        moved = touched if FEW * touched < moved else moved
     gradient = bool(attrs.get("grad") or attrs.get("grads"))
     if kind == "matmul" and outs:
         family, place = _product(raw, attrs, outs[0].dims)

@@ -200,6 +200,9 @@ class Connecting(TypedDict, total=False):
 class Predicting(Advising, OfRanks, Connecting, total=False):
     """Options of `opcost.predict`."""
 
+    async_tp: Annotated[bool, Option(
+        "With --sequence-parallel, gather and scatter piece by piece beside the products, as torchtitan's async tensor "
+        "parallelism.", RANKS, default=False)]
     power: Annotated[str | int | None, Option(
         "What the device may draw in a long run, 500W: its clocks go with the cube root. Without it, of one rank of many, the "
         "limit in the table of devices.", DEVICE, "WATTS", typed=str)]

@@ -101,7 +101,7 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
         else:
             counting.pop("set", None)
             report, graph = count_graph(source if found is None else found, **counting)
-    network = _network(report, given.cluster)
+    network = _network(report, given)
     if network is not None:
         meta["cluster"] = network.cluster.name
     if network is not None or given.power is not None:
@@ -138,6 +138,7 @@ _PREDICTING = (
     "cluster",
     "compile_only",
     "power",
+    "async_tp",
 )  # not for counting, or in another sense
 
 
@@ -150,6 +151,8 @@ def _check_ranks(given: Any) -> None:
     if given.mesh is not None and given.cluster is None:
         raise InputError("a mesh is given, and no cluster that connects its ranks", hint="cluster='dgx-h100'")
     if given.cluster is None:
+        if given.async_tp:
+            raise InputError("async_tp is given, and no cluster that connects ranks", hint="cluster='dgx-h100'")
         return
     if given.mesh is not None and Mesh.of(given.mesh).pp > 1 and given.execution not in (None, "graph"):
         raise InputError(f"a pipeline is not predicted with {given.execution} execution", hint="leave execution out")
@@ -161,7 +164,7 @@ def _network(report: Report, given: Any) -> Network | None:
     """What connects the rank that was counted with others."""
     from opcost.analysis.prediction.network import Network
 
-    if given is None:
+    if given.cluster is None:
         return None
     if report.stages and not report.pipeline:
         raise InputError(
@@ -169,7 +172,12 @@ def _network(report: Report, given: Any) -> Network | None:
         )
     if "mesh" not in report.meta and not report.collectives:
         raise InputError("a cluster is given, and the model runs on one rank", hint="mesh='fsdp=8'")
-    return Network.of(report, Cluster.of(given))
+    found = Network.of(report, Cluster.of(given.cluster), "tp" if given.async_tp else "")
+    sent = {(row.op.attrs.get("axis"), row.op.attrs.get("fn")) for row in report.rows}
+    if given.async_tp and ("tp", "reduce_scatter") not in sent:
+        fault = "async tensor parallelism gathers and scatters parts of the sequence, which are not split over ranks"
+        raise InputError(fault, hint="mesh='fsdp=4,tp=8', sequence_parallel=True")
+    return found
 
 
 def _step(found: Predicted, report: Report, network: Network, device: Device) -> RankStep | None:

@@ -137,6 +137,19 @@ def test_ranks_of_a_tensor_parallel_group_share_their_tokens(config: str) -> Non
     assert found.step.exposed_ns["tp"] > 0
 
 
+def test_parts_of_the_sequence_are_sent_beside_products(config: str) -> None:
+    options: dict[str, Any] = {"mesh": "tp=4", "tokens": TOKENS, "optimizer": "adamw", "sequence_parallel": True}
+    waits, beside = (
+        opcost.predict(config, device="h200", cluster="dgx-h200", async_tp=on, **options) for on in (False, True)
+    )
+    assert waits.step is not None
+    assert beside.step is not None
+    assert beside.step.sending_ns == waits.step.sending_ns
+    assert beside.step.compute_ns == pytest.approx(waits.step.compute_ns, rel=1e-4)
+    assert beside.step.exposed_ns["tp"] < waits.step.exposed_ns["tp"]
+    assert beside.latency_ns < waits.latency_ns
+
+
 def test_a_slower_network_takes_longer(config: str) -> None:
     slow, fast = (
         opcost.predict(config, device="h200", cluster=cluster, mesh="fsdp=16", tokens=TOKENS, backward=True)
@@ -173,6 +186,12 @@ def test_the_command_prints_tokens_and_what_is_waited_for(config: str, capfd: py
     [
         ({"mesh": "fsdp=8"}, "no cluster that connects its ranks"),
         ({"cluster": "p5"}, "runs on one rank"),
+        ({"async_tp": True}, "no cluster that connects ranks"),
+        ({"mesh": "tp=4", "cluster": "p5", "async_tp": True}, "parts of the sequence, which are not split"),
+        (
+            {"mesh": "tp=4", "cluster": "p5", "quantize": "fp8-rows", "backward": True},
+            "not counted with tensor parallel",
+        ),
         ({"mesh": "fsdp=8", "cluster": "p5", "prefill": 4, "generate": 2}, "a single pass or step"),
     ],
 )

@@ -28,8 +28,10 @@ class Program:
     def send(self, fn: str, value: int, result: int, ns: float, axis: str = "fsdp") -> None:
         self.run("collective", (value,), (result,), ns, fn=fn, axis=axis, group=8)
 
-    def timeline(self, *inputs: int, speed: float = 1.0, launched: Mapping[int, float] | None = None) -> Timeline:
-        return timeline(self.rows, inputs, self.taken, lambda row: self.taken[row.op.id], launched, speed)
+    def timeline(
+        self, *inputs: int, speed: float = 1.0, launched: Mapping[int, float] | None = None, in_parts: str = ""
+    ) -> Timeline:
+        return timeline(self.rows, inputs, self.taken, lambda row: self.taken[row.op.id], launched, speed, in_parts)
 
 
 def gathered_block(program: Program, shard: int, gathered: int, activation: int) -> None:
@@ -140,6 +142,43 @@ def test_sums_of_fsdp_are_converted_where_they_were_made() -> None:
     assert found.end_ns == 300 + 300 + 10
     assert found.beside == {2}
     assert found.taken_ns() == {"": 150}
+
+
+def tensor_parallel(sending: float) -> Program:
+    """Gather parts of the sequence, two products of 100, scatter the sums, add them in 10; then gather and multiply again."""
+    program = Program()
+    program.send("all_gather", 0, 1, sending, "tp")
+    program.run("matmul", (1,), (2,), 100)
+    program.run("matmul", (2,), (3,), 100)
+    program.send("reduce_scatter", 3, 4, sending, "tp")
+    program.run("elementwise", (4,), (5,), 10)
+    program.send("all_gather", 5, 6, sending, "tp")
+    program.run("matmul", (6,), (7,), 100)
+    return program
+
+
+def test_what_is_sent_in_parts_runs_beside_the_products_that_read_and_make_them() -> None:
+    program = tensor_parallel(40)
+    assert program.timeline(0).end_ns == 40 + 200 + 40 + 10 + 40 + 100
+    found = program.timeline(0, in_parts="tp")
+    # Sums of the second product leave while it runs, and the last when it is done.
+    assert [(sent.start_ns, sent.end_ns) for sent in found.sent] == [(0, 40), (160, 200), (210, 250)]
+    assert found.exposed_ns() == {"tp": 0}
+    assert found.end_ns == 200 + 10 + 100
+    assert program.timeline(0, in_parts="fsdp").end_ns == program.timeline(0).end_ns
+    # Half of the speed is left beside the 40 of each of the three.
+    slowed = program.timeline(0, in_parts="tp", speed=0.5)
+    assert slowed.slowing_ns() == {"tp": 3 * 20}
+    assert slowed.end_ns == 310 + 3 * 20
+
+
+def test_what_is_sent_in_parts_for_longer_than_products_run_is_waited_for() -> None:
+    found = tensor_parallel(250).timeline(0, in_parts="tp")
+    # The products end at 200, the gather at 250: the scatter, which comes after it on this axis, ends at 500, the next gather
+    # begins 10 later and ends at 760, long after the product that reads its pieces.
+    assert [(sent.start_ns, sent.end_ns) for sent in found.sent] == [(0, 250), (250, 500), (510, 760)]
+    assert found.exposed_ns() == {"tp": 50 + 250 + 150}
+    assert found.end_ns == 760
 
 
 def test_nothing_begins_before_the_host_has_launched_it() -> None:

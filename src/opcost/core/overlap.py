@@ -6,6 +6,8 @@ What an operator reads of a collective, it waits for. When a collective begins:
   have been copied out, so one block ahead; copying its own shards in runs beside the computation too.
 - Any other one begins where the program calls it. Before a reduce-scatter the one before it must be done, since FSDP2 then frees
   what that read.
+- What an axis sends in parts, products go on beside: they read a part of a gather as it comes, and a part of their result is
+  scattered when it is made (async tensor parallelism). The next collective in parts waits for such a gather.
 - An update begins when all of them are done. What converts the sums of gradients before it runs where they were summed.
 
 Operators beside a collective run at a part of their speed, `BESIDE`. Where the host is not known it is ahead of the device.
@@ -85,14 +87,14 @@ def is_sent(op: Op) -> bool:
 
 def timeline(
     rows: Sequence[CostedOp], inputs: Sequence[int], taken: Mapping[int, float], sent_ns: Callable[[CostedOp], float],
-    launched: Mapping[int, float] | None = None, speed: float = 1.0,
+    launched: Mapping[int, float] | None = None, speed: float = 1.0, in_parts: str = "",
 ) -> Timeline:  # fmt: skip
     """The operators of a report with the time that each has `taken` by its identity, and collectives by `sent_ns`.
 
     Nothing begins before the host has `launched` it, where that is given. Beside collectives operators keep a part of their
-    `speed`.
+    `speed`. The axis `in_parts` gathers and scatters piece by piece, beside the products that read or make the pieces.
     """
-    rank = _Rank(_copies_beside(rows, inputs), taken, sent_ns, launched or {}, speed)
+    rank = _Rank(_copies_beside(rows, inputs), taken, sent_ns, launched or {}, speed, in_parts)
     updating = False
     for row in rows:
         if row.op.phase == "update" and not updating:
@@ -121,12 +123,14 @@ class _Rank:
 
     def __init__(
         self, copies: Mapping[int, tuple[int, ...]], taken: Mapping[int, float], sent_ns: Callable[[CostedOp], float],
-        launched: Mapping[int, float], speed: float,
+        launched: Mapping[int, float], speed: float, in_parts: str,
     ) -> None:  # fmt: skip
         self.found = Timeline(beside={each for found in copies.values() for each in found})
         self.now = 0.0
         self._copies, self._taken, self._sent_ns = copies, taken, sent_ns
-        self._launched, self._speed = launched, speed
+        self._launched, self._speed, self._in_parts = launched, speed, in_parts
+        self._product_ns = 0.0  # of the last one
+        self._before_next: list[Sent] = []  # what must have come before the next collective in parts
         self._running: list[Sent] = []
         self._free: dict[str, float] = {}  # when an axis has sent what it was given
         self._copied_out: dict[str, float] = {}  # when what an axis gathered last was copied out
@@ -156,6 +160,8 @@ class _Rank:
             self.wait(reads)
             begun = self.now
             self._run(self._taken.get(op.id, 0.0))
+            if op.kind == "matmul":
+                self._product_ns = self.now - begun
             self.found.ran.append((op.id, begun, self.now))
             self._copied_out.update((sent.axis, self.now) for sent in reads if sent.row.op.id in self._copies)
 
@@ -170,6 +176,10 @@ class _Rank:
 
     def _send(self, row: CostedOp, reads: Sequence[Sent]) -> None:
         op, axis = row.op, str(row.op.attrs.get("axis", ""))
+        taken = self._sent_ns(row)
+        parts = bool(axis) and axis == self._in_parts and op.attrs["fn"] in ("all_gather", "reduce_scatter")
+        if parts:
+            self.wait(self._before_next)
         begins = max((self._free.get(axis, 0.0), *(sent.end_ns for sent in reads)))
         if op.id in self._copies:
             copying = sum(self._taken.get(copy, 0.0) for copy in self._copies[op.id])
@@ -177,8 +187,9 @@ class _Rank:
         else:
             if op.attrs["fn"] == "reduce_scatter" and axis in self._scattered:
                 self.wait([self._scattered[axis]])
-            begins = max(begins, self.now)
-        sent = Sent(row, axis, begins, self._sent_ns(row))
+            before = min(taken, self._product_ns) if parts and op.attrs["fn"] == "reduce_scatter" else 0.0
+            begins = max(begins, self.now - before)
+        sent = Sent(row, axis, begins, taken)
         self._free[axis] = sent.end_ns
         if op.attrs["fn"] == "reduce_scatter":
             self._scattered[axis] = sent
@@ -188,7 +199,10 @@ class _Rank:
         if sent.end_ns > self.now:
             self._running.append(sent)
         self.found.sent.append(sent)
-        self._comes(op, [sent])
+        if parts and op.attrs["fn"] == "all_gather":
+            self._before_next = [sent]
+        else:
+            self._comes(op, [sent])
 
     def _comes(self, op: Op, reads: Iterable[Sent]) -> None:
         for sent in reads:

@@ -21,15 +21,17 @@ class Network:
     cluster: Cluster
     mesh: Mesh | None = None
     rank: int = 0
+    in_parts: str = ""
+    """The axis that gathers and scatters piece by piece beside products (async tensor parallelism)."""
     sums: bool = False
     """Ranks of `ep` have the same tokens, and sum what their experts make."""
 
     @classmethod
-    def of(cls, report: Report, cluster: Cluster) -> Network:
+    def of(cls, report: Report, cluster: Cluster, in_parts: str = "") -> Network:
         """The cluster of the rank that was counted."""
         mesh = Mesh.of(report.meta["mesh"]) if "mesh" in report.meta else None
         sums = report.meta.get("expert_parallel") == "sums"
-        return cls(cluster=cluster, mesh=mesh, rank=int(report.meta.get("rank", 0)), sums=sums)
+        return cls(cluster=cluster, mesh=mesh, rank=int(report.meta.get("rank", 0)), in_parts=in_parts, sums=sums)
 
     @property
     def ranks_per_batch(self) -> int:

@@ -102,7 +102,9 @@ class _Stages:
         speed: float,
     ) -> None:  # fmt: skip
         once = {row.op.id: taken.get(row.op.id, 0.0) / times for row in rows}
-        found = timeline(rows, inputs, once, lambda row: network.taken_ns(row) / times, speed=speed)
+        found = timeline(
+            rows, inputs, once, lambda row: network.taken_ns(row) / times, speed=speed, in_parts=network.in_parts
+        )
         self.ends.append(found.end_ns)
         self.found.beside |= found.beside
         for sent in found.sent:

@@ -112,7 +112,8 @@ def predict_report(
         if report.pipeline:
             in_time = pipelined(report, partial(_taken, speeds=speeds, execution=execution, longer=longer), network)
         else:
-            in_time = timeline(running, report.input_values, alone, network.taken_ns, launched, BESIDE)
+            parts = network.in_parts
+            in_time = timeline(running, report.input_values, alone, network.taken_ns, launched, BESIDE, parts)
         rows = network.beside(rows, in_time, meta["device"])
         latency, waited = round(in_time.end_ns), round(in_time.host_ns)
         for bound in (*bounds, "network"):

@@ -123,9 +123,7 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
         first, token = (latency, None) if reads else (None, latency // new)
         text = _times(predicted, report, batch, new, first, token)
     prediction = _with_memory(predicted, memory, text)
-    if network is None:
-        return prediction
-    return replace(prediction, step=_step(predicted, report, network, speeds.device))
+    return prediction if network is None else _of_rank(prediction, predicted, report, network, speeds.device)
 
 
 _PREDICTING = (
@@ -180,12 +178,13 @@ def _network(report: Report, given: Any) -> Network | None:
     return found
 
 
-def _step(found: Predicted, report: Report, network: Network, device: Device) -> RankStep | None:
-    """How fast one rank is."""
+def _of_rank(prediction: Prediction, found: Predicted, report: Report, network: Network, device: Device) -> Prediction:
+    """The prediction with how fast its rank is, and when it computes and sends."""
     from opcost.analysis.join import step_flops, tokens_of
+    from opcost.analysis.prediction.network import lanes
 
     if found.timeline is None:
-        return None
+        return prediction
     seconds = max(1, found.latency_ns) / 1e9
     tokens = mfu = hfu = None
     stages = report.pipeline or (report,)
@@ -202,10 +201,12 @@ def _step(found: Predicted, report: Report, network: Network, device: Device) ->
     waited, slowing = found.timeline.exposed_ns(), found.timeline.slowing_ns()
     bubble = found.bounds.get("bubble", 0)
     later = sum((*waited.values(), *slowing.values())) + found.bounds["host"] + bubble
-    return RankStep(
+    step = RankStep(
         cluster=network.cluster.name, compute_ns=found.latency_ns - later, bubble_ns=bubble, exposed_ns=waited,
         slowing_ns=slowing, sending_ns=found.timeline.taken_ns(), tokens_per_second=tokens, mfu=mfu, hfu=hfu,
     )  # fmt: skip
+    extra = {} if report.pipeline else {"timeline": lanes(found.timeline, prediction.rows)}
+    return replace(prediction, step=step, extra=extra)
 
 
 def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given: Any) -> Prediction:

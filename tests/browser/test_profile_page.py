@@ -11,11 +11,12 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
+from mesh_models import TOKENS, Decoder
 from page_subjects import HOSTILE, page_of, profile
 from page_tree import cell_of
 from playwright.sync_api import expect
 
-from opcost import read_profile
+from opcost import predict, read_profile
 from opcost.analysis.query import query
 from opcost.core.profile import Gain, Kernel
 from opcost.core.units import format_count
@@ -63,6 +64,24 @@ def test_work_is_shown_in_macs_or_flops(show: Show) -> None:
     assert cell_of(page, 0, "MACs") == format_count(30 * 64)
     page.get_by_role("button", name="FLOPs").click()
     assert cell_of(page, 0, "FLOPs") == format_count(30 * 128)
+
+
+def test_a_rank_of_many_has_lanes_for_what_it_computes_and_sends(show: Show) -> None:
+    options: dict[str, Any] = {"mesh": "fsdp=2,tp=4", "backward": True, "device": "h200", "cluster": "dgx-h200"}
+    page = show(page_of(predict(Decoder(), TOKENS, **options)))
+    canvas = page.locator("canvas")
+    canvas.scroll_into_view_if_needed()
+    assert canvas.get_attribute("aria-label").split(";")[0].endswith("on 3 lanes")
+    box = canvas.bounding_box()
+
+    def tip(lane: int) -> str:
+        page.mouse.move(box["x"] + 170, box["y"] + 22 + 22 * lane + 11)  # right of the names, below the axis
+        return str(page.locator(".tip").inner_text())
+
+    # It begins with a gather of parameters, which are copied together first; operators wait.
+    assert tip(0).startswith("waits for fsdp")
+    assert tip(1).startswith("fsdp::all_gather_copy_in")
+    assert tip(1).endswith(", fsdp")
 
 
 def test_the_timeline_zooms_moves_and_chooses(show: Show) -> None:

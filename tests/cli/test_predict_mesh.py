@@ -1,6 +1,7 @@
 """`opcost predict --mesh --cluster`: how long a step of one rank of many takes."""
 
 import json
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import opcost
 from opcost.cli.main import run
 from opcost.core.devices import device
 from opcost.errors import InputError, UnknownName
+from opcost.views.html.profiles import timeline_of
 
 dist = pytest.importorskip("torch.distributed")
 if not dist.is_available():
@@ -167,6 +169,27 @@ def test_a_saved_prediction_says_the_same_again(step: opcost.Prediction, tmp_pat
     assert isinstance(again, opcost.Prediction)
     assert again.step == step.step
     assert again.answer == step.answer
+
+
+def test_the_timeline_of_a_rank_has_what_it_computes_waits_for_and_sends(step: opcost.Prediction) -> None:
+    found = timeline_of(step)
+    assert found is not None
+    compute, fsdp = found["lanes"]
+    assert (compute["title"], fsdp["title"]) == ("compute", "fsdp")
+    assert step.step is not None
+    sent = [length for length, name in zip(fsdp["length"], fsdp["name"], strict=True) if "c10d" in found["words"][name]]
+    assert sum(sent) == pytest.approx(step.step.sending_ns["fsdp"], abs=len(sent))
+    word = found["words"].index("waits for fsdp")
+    assert found["sorts"][word] == "collective"
+    waits = [length for length, name in zip(compute["length"], compute["name"], strict=True) if name == word]
+    assert sum(waits) == pytest.approx(step.step.exposed_ns["fsdp"], abs=len(waits))
+    # One after another from the beginning to the end, without gaps: no host is waited for.
+    assert sum(compute["length"]) == pytest.approx(step.latency_ns, abs=len(compute["length"]))
+    starts = [*accumulate(compute["step"])]
+    ends = [start + length for start, length in zip(starts, compute["length"], strict=True)]
+    assert starts[1:] == pytest.approx(ends[:-1], abs=2)
+    products = {f"{row.module}.{row.type}" for row in step.rows if row.kind == "matmul"}
+    assert products <= {*found["words"]}
 
 
 def test_the_command_prints_tokens_and_what_is_waited_for(config: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,8 @@ def test_parameters_are_gathered_one_block_ahead() -> None:
     assert [sent.start_ns for sent in found.sent] == [10, 110 + 20 + 10, 110 + 320 + 20 + 10]
     assert found.exposed_ns() == {"fsdp": 110}
     assert found.taken_ns() == {"fsdp": 300}
+    assert found.waits == [("fsdp", 0, 110)]
+    assert found.copied == [("fsdp", 0, 0, 10), ("fsdp", 5, 130, 140), ("fsdp", 10, 450, 460)]
 
 
 def test_a_sum_over_ranks_holds_up_what_reads_it() -> None:
@@ -170,6 +172,8 @@ def test_what_is_sent_in_parts_runs_beside_the_products_that_read_and_make_them(
     slowed = program.timeline(0, in_parts="tp", speed=0.5)
     assert slowed.slowing_ns() == {"tp": 3 * 20}
     assert slowed.end_ns == 310 + 3 * 20
+    # The second product began when the first one, 20 later for the gather, was done, and is 20 later for the scatter itself.
+    assert slowed.ran[:3] == [(1, 0, 120), (2, 120, 240), (4, 240, 250)]
 
 
 def test_what_is_sent_in_parts_for_longer_than_products_run_is_waited_for() -> None:

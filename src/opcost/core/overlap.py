@@ -60,6 +60,10 @@ class Timeline:
     """The operators by their identities, from when to when they ran."""
     bubble_ns: float = 0.0
     """The time in which a rank of a pipeline has nothing to do, if messages took none."""
+    copied: list[tuple[str, int, float, float]] = field(default_factory=list)
+    """What copies parameters in before they are gathered: the axis, and as of those that ran."""
+    waits: list[tuple[str, float, float]] = field(default_factory=list)
+    """The axes on which operators waited, from when to when."""
 
     def exposed_ns(self) -> dict[str, int]:
         """The time in which operators wait for collectives, by axis."""
@@ -172,6 +176,7 @@ class _Rank:
                 sent.needed_ns = self.now
             if sent.end_ns > self.now:
                 sent.exposed_ns += sent.end_ns - self.now
+                self.found.waits.append((sent.axis, self.now, sent.end_ns))
                 self.now = sent.end_ns
 
     def _send(self, row: CostedOp, reads: Sequence[Sent]) -> None:
@@ -182,8 +187,10 @@ class _Rank:
             self.wait(self._before_next)
         begins = max((self._free.get(axis, 0.0), *(sent.end_ns for sent in reads)))
         if op.id in self._copies:
-            copying = sum(self._taken.get(copy, 0.0) for copy in self._copies[op.id])
-            begins = max(begins, self._copied_out.get(axis, 0.0)) + copying
+            begins = max(begins, self._copied_out.get(axis, 0.0))
+            for copy in reversed(self._copies[op.id]):
+                before, begins = begins, begins + self._taken.get(copy, 0.0)
+                self.found.copied.append((axis, copy, before, begins))
         else:
             if op.attrs["fn"] == "reduce_scatter" and axis in self._scattered:
                 self.wait([self._scattered[axis]])
@@ -195,6 +202,8 @@ class _Rank:
             self._scattered[axis] = sent
         # It may begin before operators that come before it in the program, and slows these.
         sent.slowing_ns = (1 - self._speed) * max(0.0, min(self.now, sent.end_ns) - sent.start_ns)
+        if sent.slowing_ns and self.found.ran and self.found.ran[-1][2] == self.now:
+            self.found.ran[-1] = (*self.found.ran[-1][:2], self.now + sent.slowing_ns)
         self.now += sent.slowing_ns
         if sent.end_ns > self.now:
             self._running.append(sent)

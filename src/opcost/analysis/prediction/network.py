@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from opcost.core.collectives import CostedOp, payload_of
 from opcost.core.overlap import Sent, Timeline
 from opcost.core.profile import ProfileRow
 from opcost.core.report import Report
+from opcost.core.timeline import Span, lanes_as_columns, thinned_lanes
 from opcost.distributed.clusters import Cluster
 from opcost.distributed.collectives import collective_ns
 from opcost.distributed.mesh import Mesh
@@ -58,6 +60,24 @@ class Network:
         """All rows of a rank, with times that add up to the whole: what runs beside other operators takes none."""
         alone = (row._replace(device_ns=0, device_total_ns=0) if row.id in found.beside else row for row in rows)
         return sorted((*alone, *(_row(sent, device) for sent in found.sent)), key=lambda row: row.id)
+
+
+def lanes(found: Timeline, rows: Sequence[ProfileRow]) -> dict[str, Any]:
+    """What a rank computes and when it waits, and what it sends on each axis, as `Profile.extra["timeline"]` has lanes."""
+    named = {row.id: f"{row.module}.{row.type}" if row.module else row.type for row in rows}
+    sorts = {named[row.id]: row.kind for row in rows}
+    computed = [(named[number], begin, end) for number, begin, end in found.ran if end > begin]
+    waits = [(f"waits for {axis or 'others'}", begin, end) for axis, begin, end in found.waits]
+    sorts |= dict.fromkeys((name for name, _, _ in waits), "collective")
+    spans = {"compute": [_span(*each) for each in (*computed, *waits)]}
+    sent = [(each.axis, each.row.op.id, each.start_ns, each.end_ns) for each in found.sent]
+    for axis, number, begin, end in (*sent, *(each for each in found.copied if each[3] > each[2])):
+        spans.setdefault(axis or "collectives", []).append(_span(named[number], begin, end))
+    return lanes_as_columns(thinned_lanes(spans), sorts)
+
+
+def _span(name: str, begin: float, end: float) -> Span:
+    return Span(round(begin), round(end) - round(begin), name)
 
 
 def _row(sent: Sent, device: str) -> ProfileRow:

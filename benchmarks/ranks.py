@@ -39,7 +39,8 @@ def main() -> None:
         rates, sizes = (errors.setdefault(f"{what}, {device}", []) for what in (named, "memory"))
         for label, model, batch, tokens, own, rate, size, _ in group["rows"][: 1 if options.quick else None]:
             step = predicted(opcost, model, batch, tokens, {**group["options"], **own})
-            found, low, high = (batch * tokens * 1e9 / ns for ns in (step.latency_ns, *reversed(step.band_ns)))
+            found = step.step.tokens_per_second
+            low, high = (found * step.latency_ns / ns for ns in reversed(step.band_ns))
             rates.append(found / rate - 1)
             inside += [] if group.get("fitted") else [low <= rate <= high]
             memory = step.memory.reserved_bytes / 2**30
@@ -60,10 +61,11 @@ def main() -> None:
 
 
 def predicted(opcost: Any, model: str, batch: int, tokens: int, options: dict[str, Any]) -> Any:
-    """The step of a rank with this batch."""
+    """The step of a rank with this batch; it has positions of its part of the sequences."""
     shapes = {"tokens": (batch, tokens), "labels": (batch, tokens)}
+    own = tokens // opcost.Mesh.of(options["mesh"]).cp
     return opcost.predict(
-        made(model, tokens), shapes=shapes, dtypes=dict.fromkeys(shapes, "int64"), optimizer="adamw",
+        made(model, own), shapes=shapes, dtypes=dict.fromkeys(shapes, "int64"), optimizer="adamw",
         precision="bf16-mixed", **options,
     )  # fmt: skip
 

@@ -37,7 +37,7 @@ ELSEWHERE = 0.25
 ON_A_PROCESSOR = 0.1
 """How far a processor is off besides: its caches are shared, and large products are not timed on it."""
 OF_A_RUN = 0.08
-"""How far off a rank of many is on devices whose runs were published: of 25 that nothing was fitted to 23 are inside the band."""
+"""How far off a rank of many is on devices whose runs were published: of 42 that nothing was fitted to 37 are inside the band."""
 UNCHECKED = 0.2  # how far what was checked with few measured models may be off besides: what a compiler merges
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.multiprocessing
 from helpers_live import Live, work
 from torch import Tensor, nn
 
@@ -109,6 +112,24 @@ def test_fully_sharded_weights_are_gathered_in_float8() -> None:
     assert gathered(None) == [2 * head, *(2 * (weights + bias),) * (2 * DEEP)]
     assert gathered("fp8-gather") == [2 * head, *(weights + 2 * bias,) * (2 * DEEP)]
     assert gathered("fp8") == gathered("fp8-rows") == gathered(None)
+
+
+@pytest.mark.slow
+def test_real_ranks_with_parts_of_the_sequence_find_the_gradients_of_one(tmp_path: Path) -> None:
+    """The largest values of the whole decide the scales, so that each number is rounded as on one rank."""
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("PyTorch without gloo")
+    try:
+        training_in_float8(model(), "fp8")(rows()).backward()
+    except (RuntimeError, NotImplementedError) as exc:
+        pytest.skip(f"no product of float8 on this processor: {exc}")
+    from float8_ranks import run_rank
+
+    torch.multiprocessing.spawn(run_rank, (2, str(tmp_path)), nprocs=2)
+    for rank in range(2):
+        off = json.loads((tmp_path / f"{rank}.json").read_text(encoding="utf-8"))
+        assert len(off) == 21  # seven products and two norms in each of two layers, the embedding, a norm and the head
+        assert max(off.values()) < 1e-4
 
 
 def test_what_does_not_train_in_float8_is_refused() -> None:

@@ -48,7 +48,7 @@ def parts_of(model: nn.Module, styles: Mapping[str, str]) -> Parts:
 def _visit(module: nn.Module, path: str, styles: Mapping[str, str], found: Parts) -> None:
     style = styles.get(path)
     stem = f"{path}." if path else ""
-    below = {name for name in styles if name.startswith(stem) and name != path}
+    below = [name for name in styles if name.startswith(stem) and name != path]
     own = {name: styles.get(f"{stem}{name}") for name, child in module.named_children() if _has_parameters(child)}
     if style in _LINEAR | _OUTSIDE:
         found.spread[path] = style

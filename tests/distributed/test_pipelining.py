@@ -92,7 +92,11 @@ def test_a_schedule_that_is_not_known() -> None:
         ("pp=2,replicate=2", {}, "DistributedDataParallel"),
         ("pp=2,cp=2", {}, r"context parallelism \(cp\) is not counted in a pipeline"),
         ("pp=2,fsdp=1,ep=2", {}, r"expert parallelism \(ep\) is not counted in a pipeline"),
-        ("pp=2,tp=2", {"sequence": True}, "sequence parallelism is not counted in a pipeline"),
+        (
+            "pp=2,tp=2",
+            {"sequence": True, "pipelining": Pipelining(schedule="zero-bubble")},
+            "zero-bubble does not run backward through parts of the sequence",
+        ),
         ("pp=2,fsdp=2", {"pipelining": Pipelining(schedule="zero-bubble")}, "after a stage has freed them"),
     ],
 )

@@ -386,6 +386,7 @@ class LanguageStage(nn.Module):
 
     def __init__(self, net: Language, number: int, stages: int) -> None:
         super().__init__()
+        self.mesh: Any = None  # of ranks that have parts of the sequence
         each = len(net.layers) // stages
         self.layers = net.layers[number * each : (number + 1) * each]
         if number == 0:
@@ -396,34 +397,42 @@ class LanguageStage(nn.Module):
     def forward(self, x: Tensor | None = None, *, tokens: Tensor | None = None) -> Tensor:
         if hasattr(self, "tok_embeddings"):
             x = self.tok_embeddings(tokens)
+        elif self.mesh is not None:
+            x = DTensor.from_local(x, self.mesh, [Shard(1)], run_check=False)
         for layer in self.layers:
             x = layer(x)
         if hasattr(self, "lm_head"):
             return nn.functional.cross_entropy(self.lm_head(self.norm(x)).flatten(0, 1), tokens.flatten())
-        return x
+        return x if self.mesh is None else x.to_local()
 
 
 class Pipelined(nn.Module):
     """The stages of this rank, whose call is a step of their schedule."""
 
-    def __init__(self, net: Language, schedule: str, *, fsdp: int = 1, per_rank: int = 1) -> None:
+    def __init__(
+        self, net: Language, schedule: str, *, fsdp: int = 1, tp: int = 1, per_rank: int = 1, sequence: bool = False
+    ) -> None:
         super().__init__()
-        ranks = dist.get_world_size() // fsdp
-        mesh = init_device_mesh("cpu", (ranks, fsdp), mesh_dim_names=("pp", "fsdp"))
+        self.sequence = sequence
+        ranks = dist.get_world_size() // (fsdp * tp)
+        mesh = init_device_mesh("cpu", (ranks, fsdp, tp), mesh_dim_names=("pp", "fsdp", "tp"))
         numbers = range(mesh.get_local_rank("pp"), ranks * per_rank, ranks)
         self.ends = not {0, ranks * per_rank - 1}.isdisjoint(numbers)
-        self.stages = [self._stage(net, number, ranks * per_rank, mesh, sharded=fsdp > 1) for number in numbers]
+        self.stages = [self._stage(net, number, ranks * per_rank, mesh) for number in numbers]
         self.parts = nn.ModuleList(stage.submod for stage in self.stages)
         made = schedules.get_schedule_class(schedule)
         options = {"loss_fn": lambda loss, _: loss}
         self.schedule = made(self.stages if per_rank > 1 else self.stages[0], MICROBATCHES, **options)
 
-    @staticmethod
-    def _stage(net: Language, number: int, stages: int, mesh: Any, *, sharded: bool) -> PipelineStage:
-        module = LanguageStage(net, number, stages)
-        for each in (*module.layers, module) if sharded else ():
+    def _stage(self, net: Language, number: int, stages: int, mesh: Any) -> PipelineStage:
+        module, tp = LanguageStage(net, number, stages), mesh["tp"]
+        if tp.size() > 1:
+            tensor_parallel(module, tp, sequence=self.sequence)
+        module.mesh = tp if self.sequence else None
+        for each in (*module.layers, module) if mesh["fsdp"].size() > 1 else ():
             fully_shard(each, mesh=mesh["fsdp"], reshard_after_forward=False)
-        passed = torch.empty(len(PARTS) // MICROBATCHES, PARTS.shape[1], WIDTH, requires_grad=True)
+        length = PARTS.shape[1] // (tp.size() if self.sequence else 1)
+        passed = torch.empty(len(PARTS) // MICROBATCHES, length, WIDTH, requires_grad=True)
         ends = () if number == 0 else passed, torch.empty(()) if number == stages - 1 else passed
         return PipelineStage(summing(module), number, stages, torch.device("cpu"), *ends, group=mesh.get_group("pp"))
 
@@ -495,6 +504,13 @@ LAYOUTS: dict[str, Layout] = {
         partial(Language, 4), partial(Pipelined, schedule="1F1B", fsdp=2), "pp={half},fsdp=2", {"microbatches": MICROBATCHES},
         given=PARTS, least=4, most=4,
     ),
+    **{
+        f"pp, {name}": Layout(
+            partial(Language, 4), partial(Pipelined, schedule="1F1B", tp=2, sequence=sequence), "pp={half},tp=2",
+            {"microbatches": MICROBATCHES, "sequence_parallel": sequence}, given=PARTS, least=4, most=4,
+        )
+        for name, sequence in (("tp", False), ("tp, sequence", True))
+    },
 }  # fmt: skip
 
 

@@ -16,12 +16,14 @@ Operators beside a collective run at a part of their speed, `BESIDE`. Where the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from opcost.core.collectives import CostedOp
 from opcost.core.graph import Op
 
+Costed = TypeVar("Costed", bound=CostedOp)
 BESIDE = 0.5
 """The share of their speed that operators keep while a collective runs. It holds multiprocessors and moves memory, and a product
 that wants all multiprocessors at once then takes two rounds. Of MosaicML's tables (`power.py`) those with small batches, where
@@ -120,6 +122,17 @@ def overlapped(rows: Sequence[CostedOp], inputs: Sequence[int]) -> Iterable[tupl
     for sent in timeline(rows, inputs, flops, lambda _: 0.0).sent:
         if sent.axis != "pp":
             yield sent.row, max(0, round((sent.needed_ns or 0.0) - sent.start_ns))
+
+
+def passes(
+    rows: Sequence[Costed], inputs: Sequence[int], parts: Sequence[tuple[int, int]]
+) -> Iterator[tuple[Sequence[Costed], tuple[int, ...]]]:
+    """The rows of each part of a step, with the inputs and what else they read that other parts make."""
+    made = {value for row in rows for value in row.op.outputs}
+    for first, end in parts:
+        own = rows[first:end]
+        read = {value for row in own for value in row.op.inputs} & made
+        yield own, (*inputs, *read.difference(value for row in own for value in row.op.outputs))
 
 
 class _Rank:

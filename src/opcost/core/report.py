@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
+from itertools import groupby
 from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
 
@@ -13,7 +13,7 @@ from opcost.core.collectives import CollectiveCost, CostedOp, collectives_of
 from opcost.core.graph import Cost, Memory, ModuleCall, Note, Op, Phase, TensorSpec
 from opcost.core.names import is_expert, short_source
 from opcost.core.order import PieceOrder, StageCost
-from opcost.core.overlap import overlapped
+from opcost.core.overlap import overlapped, passes
 from opcost.core.plugin import load_view
 from opcost.core.rendering import Listed, Rendered, brief, brief_repr
 from opcost.core.steps import Expanded
@@ -261,12 +261,8 @@ class Report(Rendered):
 
     def _overlapped(self) -> Iterator[tuple[CostedOp, int]]:
         """Every collective with the FLOPs beside it; of a pipeline those in the same pass of a microbatch."""
-        if not self.parts:
-            yield from overlapped(self.rows, self.input_values)
-        for first, end in self.parts:
-            others = chain(self.rows[:first], self.rows[end:])
-            made = {value for row in others for value in row.op.outputs}
-            yield from overlapped(self.rows[first:end], (*self.input_values, *made))
+        for rows, given in passes(self.rows, self.input_values, self.parts or ((0, len(self.rows)),)):
+            yield from overlapped(rows, given)
 
     @property
     def wire_bytes(self) -> int:

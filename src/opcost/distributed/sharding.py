@@ -70,12 +70,12 @@ class Sharding:
             if axis in mesh.shape:
                 fault = f"{AXES[axis].partition(':')[0]} ({axis}) is not counted in a pipeline"
                 raise InputError(fault, hint=f"leave {axis} or pp out")
-        if self.splits_sequence:
-            fault = "sequence parallelism is not counted in a pipeline"
-            raise InputError(fault, hint="leave it out: norms and residuals are then on every rank of tp")
         if mesh.replicate > 1 and not self.gathers:
             hint = "use fsdp in its place, or add it for copies of a sharded model (HSDP)"
             raise InputError("DistributedDataParallel (replicate without fsdp) is not counted in a pipeline", hint=hint)
+        if self.splits_sequence and schedule.startswith("zero-bubble"):
+            fault = f"the schedule {schedule} does not run backward through parts of the sequence"
+            raise InputError(fault, hint="another schedule, or no sequence parallelism")
         if self.gathers and self.reshard and schedule.startswith("zero-bubble"):
             fault = f"the schedule {schedule} takes gradients of weights after a stage has freed them"
             raise InputError(fault, hint="keep gathered parameters: reshard=False")

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from opcost.analysis.prediction.network import Network
 from opcost.core.order import PieceOrder, StageEvent, StageMessage
-from opcost.core.overlap import BESIDE, Sent, Timeline, timeline
+from opcost.core.overlap import BESIDE, Sent, Timeline, passes, timeline
 from opcost.core.report import Report, Row
 
 Ends = Callable[[int, int], float]
@@ -88,14 +88,12 @@ class _Stages:
         self.found = Timeline()
         times = Counter(self.order.runs)
         sends = {part for part, event in zip(self.order.runs, self.order.events, strict=True) if event.messages}
-        for part, (first, end) in enumerate(report.parts):
-            rows = report.rows[first:end]
+        for part, (rows, given) in enumerate(passes(report.rows, report.input_values, report.parts)):
             if part in sends:
                 self._send(rows, network, times[part])
                 self.ends.append(0.0)
             else:
-                others = {value for row in (*report.rows[:first], *report.rows[end:]) for value in row.op.outputs}
-                self._run(rows, (*report.input_values, *others), taken, network, times[part], speed)
+                self._run(rows, given, taken, network, times[part], speed)
 
     def _run(
         self, rows: Sequence[Row], inputs: Sequence[int], taken: Mapping[int, float], network: Network, times: int,

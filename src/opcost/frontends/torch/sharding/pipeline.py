@@ -80,6 +80,11 @@ class Pipeline:
         with spread_all([(stage.model, self._spread(stage))], self._dtype) as ((model,), _):
             given = {name_of_input(at): tensor for at, tensor in enumerate(tensors_in(self._split.given))}
             self._runs.forward(model, (), given)
+        ranks = self._sharding.mesh.tp
+        for passed, part in zip(self._split.boundary.tensors, stage.handed, strict=True):
+            if part.numel() not in (passed.numel(), passed.numel() / ranks):
+                fault = f"{ranks} ranks of tp have unequal parts of what stages of a pipeline send"
+                raise InputError(fault, hint="a sequence that they divide, or no sequence parallelism")
         self._split.boundary = self._split.boundary.passing(stage.handed)
 
     def graph(self) -> Graph:

@@ -24,6 +24,10 @@ _KNOWN = _LINEAR | _OUTSIDE | {"replicate", "replicated_with_grad_allreduce"}
 """With layers of other styles a block runs as without sequence parallelism."""
 
 
+RECEIVES = "receives_parts"
+"""An attribute of stages of a pipeline, which are given what other stages send, with parts of the sequence."""
+
+
 @dataclass(slots=True)
 class Parts:
     """The modules of a model by what they have of the sequence, by path."""
@@ -201,7 +205,16 @@ def _split(mesh: Any, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _split_inputs(mesh: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
+    if RECEIVES in module.__dict__:
+        args = _each(args, partial(_part, mesh))
     return _each((args, kwargs), partial(_split, mesh))
+
+
+def _part(mesh: Any, tensor: torch.Tensor) -> torch.Tensor:
+    """A part of the sequence that another stage of a pipeline sent."""
+    from torch.distributed.tensor import DTensor, Shard
+
+    return DTensor.from_local(tensor, mesh, [Shard(1)], run_check=False) if _is_of_tokens(tensor) else tensor
 
 
 def _split_outputs(mesh: Any, module: nn.Module, args: Any, kwargs: Any, outputs: Any) -> Any:

@@ -26,6 +26,7 @@ from opcost.frontends.torch.models.absent import Absent
 from opcost.frontends.torch.models.unwrap import lists_of_blocks, type_name
 from opcost.frontends.torch.recording.module_calls import Left
 from opcost.frontends.torch.recording.training_step import loss_of
+from opcost.frontends.torch.sharding.sequence_parallel import RECEIVES
 from opcost.frontends.torch.sharding.sharded_copy import copy_on_meta
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
@@ -111,6 +112,11 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
 
 
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a distributed tensor that this rank has, which is what it sends."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 class _Watched:
     """What passes from the first block to the second one."""
 
@@ -178,6 +184,7 @@ class Stage:
         """Let a copy of the model with its blocks run this stage."""
         self.model, self._forward = copy, copy.forward
         copy.forward = self._run
+        copy.__dict__[RECEIVES] = True
 
     def before(self, *_: Any, **__: Any) -> Any:
         """What a block before the first one returns."""
@@ -193,7 +200,7 @@ class Stage:
 
     def after(self, *args: Any, **kwargs: Any) -> Any:
         """The first block after the last one is called."""
-        handed = self._given_on(args, kwargs)
+        handed = tuple(map(_local, self._given_on(args, kwargs)))
         self.handed = tuple(map(_on_meta, handed))
         raise Left(handed)
 

@@ -532,8 +532,10 @@ def measured(model: nn.Module, x: Any, *, accumulates: bool = False) -> tuple[in
         given = model.given(x) if isinstance(model, Pipelined) else x
         with RankRun([*model.parameters()], grads, [*model.buffers()], given) as run:
             result = model(**x) if isinstance(x, dict) else model(x)
-            if result is not None:
-                result["loss"].backward()
+            loss = None if result is None else result["loss"]
+            del result  # with logits, which are not needed any more
+            if loss is not None:
+                loss.backward()
         peaks.append(run.peak)
     return min(peaks[1:]), run.sent
 

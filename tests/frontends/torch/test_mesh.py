@@ -6,7 +6,9 @@ Numbers are derived below: the parameters, products and collectives of a decoder
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import ceil, prod
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,10 @@ from torch import Tensor, nn
 
 import opcost
 from opcost.core.overlap import is_sent
+from opcost.core.report import Report
 from opcost.core.several import several_counts
 from opcost.errors import InputError
+from opcost.frontends.torch.recording import sharded
 
 dist = pytest.importorskip("torch.distributed")
 if not dist.is_available():
@@ -320,6 +324,32 @@ def test_gradients_are_summed_in_the_type_that_is_given() -> None:
         for dtype in (None, "float32", "bf16")
     }
     assert sums[None] == sums["float32"] == 2 * sums["bf16"]
+
+
+def test_equal_tensors_of_one_operator_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AdamW updates all parameters in one operator; the layouts of its results are those that PyTorch finds one by one."""
+    model = llama(
+        6, hidden_size=64, intermediate_size=128, num_attention_heads=8, num_key_value_heads=4, vocab_size=256
+    )
+    longest: list[int] = []
+
+    def counted(find: Callable[..., Any]) -> Report:
+        def noted(propagate: Callable[..., Any], propagator: Any, schema: Any) -> Any:
+            longest[-1] = max(
+                longest[-1], *(len(arg) for arg in schema.args_schema if isinstance(arg, (list, tuple))), 0
+            )
+            return propagate(propagator, schema)
+
+        longest.append(0)
+        stand_in = lambda propagate, *args: find(partial(noted, propagate), *args)
+        monkeypatch.setattr(sharded, "once_for_equal_tensors", stand_in)
+        return opcost.count(model, tokens=16, mesh="fsdp=2,tp=2", optimizer="adamw", device="h100")
+
+    once, each = counted(sharded.once_for_equal_tensors), counted(lambda propagate, *args: propagate(*args))
+    assert once == each
+    # four of attention, three of the products and two norms of each block, beside the last norm, embedding and head;
+    # alike are the norms, k and v, gate and up, embedding and head, and the same of all blocks
+    assert longest == [7, 6 * 9 + 3]
 
 
 def test_all_ranks_of_equal_shards_do_the_same() -> None:

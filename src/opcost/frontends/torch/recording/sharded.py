@@ -45,6 +45,7 @@ def as_one_rank(recorder: DatalessRecorder) -> Iterator[None]:
 
         if (propagation := sys.modules.get(_PROPAGATION)) is not None:
             replace(propagation.ShardingPropagator, "_propagate_tensor_meta_non_cached", unseen)
+            replace(propagation.ShardingPropagator, "propagate_op_sharding_non_cached", once_for_equal_tensors)
         for module in filter(None, map(sys.modules.get, _GATHERED)):
             for prefix in ("", "_"):
                 replace(module, f"{prefix}alloc_storage", partial(_followed, recorder, recorder.lives.allocate))
@@ -208,6 +209,36 @@ def axes_of(model: nn.Module, data_parallel: Any = None) -> dict[str, str]:
     for mesh in {id(mesh): mesh for mesh in meshes if mesh is not None}.values():
         found.update(zip(private.group_names(mesh), mesh.mesh_dim_names or (), strict=False))
     return found
+
+
+def once_for_equal_tensors(propagate: Callable[..., Any], propagator: Any, schema: Any) -> Any:
+    """Find the layout of the results of an operator on lists of tensors; of equal ones it is found once, for each by itself.
+
+    An optimizer updates the parameters of many equal blocks in one operator, and PyTorch looks at every way to shard each.
+    """
+    lists = [
+        arg for arg in schema.args_schema if isinstance(arg, (list, tuple)) and arg and hasattr(arg[0], "placements")
+    ]
+    if not lists or not schema.op.name().startswith("aten::_foreach_"):
+        return propagate(propagator, schema)
+    every = [*zip(*lists, strict=True)]
+    places = {specs: place for place, specs in enumerate(dict.fromkeys(every))}
+    if len(places) == len(every):
+        return propagate(propagator, schema)
+    firsts = [every.index(specs) for specs in places]
+
+    def few(arg: Any) -> Any:
+        of_each = isinstance(arg, (list, tuple)) and len(arg) == len(every)
+        return type(arg)(arg[first] for first in firsts) if of_each else arg
+
+    few_of_each = type(schema)(
+        schema.op, tuple(map(few, schema.args_schema)), schema.kwargs_schema, schema_info=schema.schema_info
+    )
+    found = propagate(propagator, few_of_each)
+    if found.needs_redistribute:
+        return propagate(propagator, schema)
+    specs = found.output_spec
+    return found if specs is None else type(found)(type(specs)(specs[places[each]] for each in every))
 
 
 def unseen(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -12,8 +12,8 @@ from opcost.core.option import declared
 PAGE = Path(__file__).with_name("options.md")
 VERBS = {
     "count": options.Counting, "predict": options.Predicting, "advise": options.Advising, "fit": options.Fitting,
-    "sweep": options.Sweeping, "profile": options.Profiling, "compare": options.Comparing, "check": options.Checking,
-    "query": options.Querying, "read_profile": options.Reading,
+    "sweep": options.Sweeping, "plan": options.Planning, "profile": options.Profiling, "compare": options.Comparing,
+    "check": options.Checking, "query": options.Querying, "read_profile": options.Reading,
 }  # fmt: skip
 INTRODUCTION = """\
 # Options

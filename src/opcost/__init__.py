@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from opcost.core.graph import Cost, Graph, Op, TensorSpec
     from opcost.core.option import Step, Text
     from opcost.core.report import Report, Row, Stats
-    from opcost.core.results import Comparison, Fit, Recomputation, Sweep, Verdict
+    from opcost.core.results import Comparison, Fit, LayoutPlan, Recomputation, Sweep, Verdict
     from opcost.core.scan import Scan
     from opcost.distributed.mesh import Mesh
     from opcost.errors import OpcostError
     from opcost.installed import doctor
+    from opcost.planning import plan
     from opcost.predicting import predict
     from opcost.profiles import Prediction, Profile
     from opcost.recorders.measure import measure
@@ -33,19 +34,19 @@ _HOMES = {
     "compat.visualizing": "visualize", "comparing": "check compare", "compiling": "compiled",
     "core.graph": "Cost Graph Op TensorSpec",
     "core.option": "Step Text", "core.report": "Report Row Stats",
-    "core.results": "Comparison Fit Recomputation Sweep Verdict",
+    "core.results": "Comparison Fit LayoutPlan Recomputation Sweep Verdict",
     "core.scan": "Scan", "distributed.mesh": "Mesh", "errors": "OpcostError", "installed": "doctor", "predicting": "predict",
-    "calibrating": "calibrate",
+    "calibrating": "calibrate", "planning": "plan",
     "profiles": "Prediction Profile", "recorders.measure": "measure", "rules": "rules", "rules.registry": "OpView",
     "sizing": "fit sweep", "utilizing": "StepMeter mfu", "viewing": "view",
 }  # fmt: skip
 
 __all__ = [
-    "Comparison", "Cost", "Fit", "Graph", "Mesh", "Op", "OpView", "OpcostError", "Prediction", "Profile", "Recomputation",
-    "Report", "Row", "Scan", "Stats", "Step", "StepMeter", "Sweep", "TensorSpec", "Text", "Verdict", "__version__", "advise",
-    "analyze", "calibrate", "check", "compare", "compiled", "count", "doctor", "fit", "load_report", "measure", "mfu", "predict",
-    "profile",
-    "query", "read_profile", "recording", "rules", "scan", "sweep", "view", "visualize",
+    "Comparison", "Cost", "Fit", "Graph", "LayoutPlan", "Mesh", "Op", "OpView", "OpcostError", "Prediction", "Profile",
+    "Recomputation", "Report", "Row", "Scan", "Stats", "Step", "StepMeter", "Sweep", "TensorSpec", "Text", "Verdict",
+    "__version__", "advise", "analyze", "calibrate", "check", "compare", "compiled", "count", "doctor", "fit", "load_report",
+    "measure", "mfu", "plan", "predict", "profile", "query", "read_profile", "recording", "rules", "scan", "sweep", "view",
+    "visualize",
 ]  # fmt: skip
 
 

@@ -74,21 +74,7 @@ def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report
     given = filled(Counting, options)
     if given.causal not in get_args(Causal):
         raise UnknownName("value of causal", given.causal, get_args(Causal))
-    precision = parse_precision(given.precision, autocasts_like(given.device))
-    if precision.dtype is not None and given.dtype is not None:
-        raise InputError("dtype and precision both name an element type", hint="give one of them")
-    cache_dtype = None if given.cache_dtype is None else parse_dtype(given.cache_dtype)
-    patterns, frozen = ((each,) if isinstance(each, str) else tuple(each) for each in (given.checkpoint, given.freeze))
-    counted = CountOptions(
-        **_of_model(given, inputs), precision=precision, optimizer=given.optimizer, real=given.real,
-        text=Text(given.prefill, given.decode, given.cache, given.static, cache_dtype),
-        step=Step(patterns, given.accumulate, given.zero_grad, checkpoint_keep=given.checkpoint_keep),
-        tuning=Tuning(frozen, Lora.of(given.lora)),
-        as_on_gpu=given.device is not None, channels_last=given.channels_last,
-        quantize=given.quantize, sharding=_sharding(given),
-    )  # fmt: skip
-    if precision.dtype is not None:
-        counted = replace(counted, dtype=precision.dtype)
+    counted = _count_options(given, inputs)
     rules, convention = default_rules().with_rules(given.rules), Convention(causal=given.causal)
     if given.expandable_segments and given.device is None:
         raise InputError("expandable segments are those of a device's allocator", hint="device='h100'")
@@ -106,6 +92,29 @@ def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report
         check_saved(found, {**options, "inputs": inputs})
         report = _count(source if found is None else found, counted, costed)
         return report, graphs[0]
+
+
+def graph_of(model: Any, inputs: Any = None, **options: Any) -> Graph:
+    """What a live model does, without its cost."""
+    with keep_pipes(), garbage_collector_paused():
+        return load(owner(model), model, _count_options(filled(Counting, options), inputs))
+
+
+def _count_options(given: Any, inputs: Any) -> CountOptions:
+    precision = parse_precision(given.precision, autocasts_like(given.device))
+    if precision.dtype is not None and given.dtype is not None:
+        raise InputError("dtype and precision both name an element type", hint="give one of them")
+    cache_dtype = None if given.cache_dtype is None else parse_dtype(given.cache_dtype)
+    patterns, frozen = ((each,) if isinstance(each, str) else tuple(each) for each in (given.checkpoint, given.freeze))
+    counted = CountOptions(
+        **_of_model(given, inputs), precision=precision, optimizer=given.optimizer, real=given.real,
+        text=Text(given.prefill, given.decode, given.cache, given.static, cache_dtype),
+        step=Step(patterns, given.accumulate, given.zero_grad, checkpoint_keep=given.checkpoint_keep),
+        tuning=Tuning(frozen, Lora.of(given.lora)),
+        as_on_gpu=given.device is not None, channels_last=given.channels_last,
+        quantize=given.quantize, sharding=_sharding(given),
+    )  # fmt: skip
+    return counted if precision.dtype is None else replace(counted, dtype=precision.dtype)
 
 
 def _sharding(given: Any) -> Sharding | None:

@@ -33,6 +33,7 @@ PRECISION = "Precision"
 STEP = "Training step"
 DEVICE = "Device"
 RANKS = "Many ranks"
+LAYOUT = "Layouts"
 COUNTING = "Counting"
 RUNNING = "Running"
 BUDGET = "Budget"
@@ -78,7 +79,31 @@ class OfModel(TypedDict, total=False):
         "Options that only the front end or recorder of this source has, by name.")]
 
 
-class Costing(OfModel, total=False):
+class OfStep(OfModel, total=False):
+    """What is run: for everything that counts or plans a pass or step."""
+
+    precision: Annotated[str | Precision | None, Option(
+        "float32, bfloat16 or float16 for model and inputs, or forward under autocast: bf16-mixed, fp16-mixed.",
+        PRECISION, "NAME", typed=str)]
+    quantize: Annotated[Quantize | None, Option(
+        "Weights of linear layers as torchao stores them: int8, int4 (groups of 128), or fp8 with activations in fp8 too. In "
+        "training: products in fp8 (fp8-gather: FSDP also sends weights so; fp8-rows: a scale for each row).", PRECISION)]
+    optimizer: Annotated[bool | str | Callable[[Any], Any] | None, Option(
+        "Add the backward pass and one update by an optimizer of torch.optim, by default sgd; adamw8bit and similar "
+        "names keep their state in eight bits, adamw_fused updates in fused kernels.", STEP, "[NAME]", typed=str)]
+    freeze: Annotated[str | Sequence[str], Option(
+        "Do not train the modules and parameters whose path matches, such as 'model.*'. May be repeated.", STEP, "PATTERN",
+        default=(), typed=tuple[str, ...])]
+    lora: Annotated[str | Mapping[str, Any] | None, Option(
+        "Train only low-rank adapters of these linear layers: r=16,targets=q_proj,v_proj; alpha=32 scales them.", STEP,
+        "r=N,targets=NAME", typed=str)]
+    expandable_segments: Annotated[bool, Option(
+        "Memory of a device as with PYTORCH_ALLOC_CONF=expandable_segments:True.", DEVICE, default=False)]
+    rules: Annotated[Mapping[str, Any] | None, _python(
+        'Cost rules of operators that opcost does not know: {"library::operator": rule}.')]
+
+
+class Costing(OfStep, total=False):
     """What is counted: for everything that counts a model."""
 
     prefill: Annotated[int | None, Option("Read N tokens of a prompt at once into an empty cache.", TEXT, metavar="N")]
@@ -89,17 +114,8 @@ class Costing(OfModel, total=False):
     cache_dtype: Annotated[Any, Option(
         "Element type of the cache, such as int8, for its size in memory.", TEXT, "TYPE", typed=str)]
     text: Annotated[Text | None, _python("The five options above as one value: `opcost.Text(prefill=1024)`.")]
-    precision: Annotated[str | Precision | None, Option(
-        "float32, bfloat16 or float16 for model and inputs, or forward under autocast: bf16-mixed, fp16-mixed.",
-        PRECISION, "NAME", typed=str)]
     channels_last: Annotated[bool, Option(
         "Images and weights of convolutions in the memory format channels_last.", PRECISION, default=False)]
-    quantize: Annotated[Quantize | None, Option(
-        "Weights of linear layers as torchao stores them: int8, int4 (groups of 128), or fp8 with activations in fp8 too. In "
-        "training: products in fp8 (fp8-gather: FSDP also sends weights so; fp8-rows: a scale for each row).", PRECISION)]
-    optimizer: Annotated[bool | str | Callable[[Any], Any] | None, Option(
-        "Add the backward pass and one update by an optimizer of torch.optim, by default sgd; adamw8bit and similar "
-        "names keep their state in eight bits, adamw_fused updates in fused kernels.", STEP, "[NAME]", typed=str)]
     checkpoint: Annotated[str | Sequence[str], Option(
         "Recompute the activations of modules whose path ends as 'blocks.*', or is '.blocks.*', instead of keeping them. "
         "May be repeated.", STEP, "PATTERN", default=(), typed=tuple[str, ...])]
@@ -110,34 +126,17 @@ class Costing(OfModel, total=False):
         "Passes forward and backward before each update (gradient accumulation).", STEP, "N", default=1)]
     zero_grad: Annotated[ZeroGrad, Option(
         "Gradients after the update: freed (none), or kept as zeros.", STEP, default="none")]
-    step: Annotated[Step | None, _python('The five options above as one value: `opcost.Step(optimizer="adamw")`.')]
-    freeze: Annotated[str | Sequence[str], Option(
-        "Do not train the modules and parameters whose path matches, such as 'model.*'. May be repeated.", STEP, "PATTERN",
-        default=(), typed=tuple[str, ...])]
-    lora: Annotated[str | Mapping[str, Any] | None, Option(
-        "Train only low-rank adapters of these linear layers: r=16,targets=q_proj,v_proj; alpha=32 scales them.", STEP,
-        "r=N,targets=NAME", typed=str)]
-    expandable_segments: Annotated[bool, Option(
-        "Memory of a device as with PYTORCH_ALLOC_CONF=expandable_segments:True.", DEVICE, default=False)]
+    step: Annotated[Step | None, _python('The optimizer and the four options above as one: `opcost.Step(optimizer="adamw")`.')]
     real: Annotated[bool | None, Option(
         "Run on real weights and tensors, or never. Without either: only where control flow depends on float values.",
         COUNTING, negative="--no-real")]
     causal: Annotated[Causal, Option(
         "Count the full square of causal attention, or only the unmasked half.", COUNTING, default="full")]
-    rules: Annotated[Mapping[str, Any] | None, _python(
-        'Cost rules of operators that opcost does not know: {"library::operator": rule}.')]
 
 
-class OfRanks(TypedDict, total=False):
-    """Which rank of how many is counted, and how the model is spread over them."""
+class OfShards(TypedDict, total=False):
+    """How a model is spread over ranks, whatever the mesh is."""
 
-    mesh: Annotated[Mesh | str | Mapping[str, int] | None, Option(
-        "Count one rank of a layout that need not exist: fsdp=128,tp=8. Axes: pp, replicate, fsdp (or dp), cp, ep, tp. The "
-        "inputs are those of that rank.", RANKS, "AXIS=N,...", typed=str)]
-    rank: Annotated[int, Option("The rank that is counted.", RANKS, "R", default=0)]
-    reshard: Annotated[bool | None, Option(
-        "Free gathered parameters of blocks after forward and gather them again, or keep them. Without either: kept in a "
-        "pipeline alone.", RANKS, negative="--no-reshard")]
     reduce_dtype: Annotated[str | None, Option(
         "Element type in which FSDP sums gradients. Without it: float32 in mixed precision, else their own.", RANKS, "TYPE")]
     tp_plan: Annotated[File | Mapping[str, str] | None, Option(
@@ -154,6 +153,18 @@ class OfRanks(TypedDict, total=False):
     ring: Annotated[bool, Option(
         "With cp, keys and values are passed on from rank to rank, beside the attention; else they are gathered.", RANKS,
         default=False)]
+
+
+class OfRanks(OfShards, total=False):
+    """Which rank of how many is counted, and how the model is spread over them."""
+
+    mesh: Annotated[Mesh | str | Mapping[str, int] | None, Option(
+        "Count one rank of a layout that need not exist: fsdp=128,tp=8. Axes: pp, replicate, fsdp (or dp), cp, ep, tp. The "
+        "inputs are those of that rank.", RANKS, "AXIS=N,...", typed=str)]
+    rank: Annotated[int, Option("The rank that is counted.", RANKS, "R", default=0)]
+    reshard: Annotated[bool | None, Option(
+        "Free gathered parameters of blocks after forward and gather them again, or keep them. Without either: kept in a "
+        "pipeline alone.", RANKS, negative="--no-reshard")]
     schedule: Annotated[PipelineSchedule, Option(
         "In which order the ranks of a pipeline (pp) run microbatches forward and backward.", RANKS, default="1f1b")]
     microbatches: Annotated[int | None, Option(
@@ -170,17 +181,22 @@ class Counting(Costing, OfRanks, total=False):
         "GPU whose allocator and kernels decide memory: h200, a100, ...", DEVICE, "NAME")]
 
 
-class OnDevice(TypedDict, total=False):
-    """How a model runs on a device that is predicted."""
+class OfRun(TypedDict, total=False):
+    """How a model runs on a device that is predicted, whatever its host is."""
 
     calibration: Annotated[File | None, Option(
         "File that opcost calibrate wrote on this device, instead of the shipped one.", DEVICE, "FILE", typed=Path)]
-    host: Annotated[File | None, Option(
-        "File of opcost calibrate --host, made where the model runs: for eager execution, instead of the shipped host.", DEVICE,
-        "FILE", typed=Path)]
     execution: Annotated[Execution | None, Option(
         "Replayed as a CUDA graph (default on a GPU), eager with the host's time, or compiled with fused operators.",
         DEVICE)]
+
+
+class OnDevice(OfRun, total=False):
+    """How a model runs on a device that is predicted."""
+
+    host: Annotated[File | None, Option(
+        "File of opcost calibrate --host, made where the model runs: for eager execution, instead of the shipped host.", DEVICE,
+        "FILE", typed=Path)]
 
 
 class Advising(Costing, OnDevice, total=False):
@@ -197,8 +213,8 @@ class Connecting(TypedDict, total=False):
         "'8 per node, nvlink 450GB/s, network 50GB/s per gpu', of each GPU in one direction.", RANKS, "NAME", typed=str)]
 
 
-class Predicting(Advising, OfRanks, Connecting, total=False):
-    """Options of `opcost.predict`."""
+class InCluster(Connecting, total=False):
+    """How the ranks of a predicted run are connected, and how each of them runs."""
 
     async_tp: Annotated[bool, Option(
         "With --sequence-parallel, gather and scatter piece by piece beside the products, as torchtitan's async tensor "
@@ -209,10 +225,35 @@ class Predicting(Advising, OfRanks, Connecting, total=False):
     compile_only: Annotated[str | Sequence[str], Option(
         "With --execution compiled, compile only modules whose path ends so, each by itself. May be repeated.", DEVICE,
         "PATTERN", default=(), typed=tuple[str, ...])]
+
+
+class Predicting(Advising, OfRanks, InCluster, total=False):
+    """Options of `opcost.predict`."""
+
     generate: Annotated[int | None, Option("After --prefill, generate N tokens one by one.", TEXT, metavar="N")]
     engine: Annotated[Engine, Option(
         "What runs the language model: transformers, or a serving engine with a paged cache and its own kernels.", TEXT,
         default="transformers")]
+
+
+class Planning(OfStep, OfShards, OfRun, InCluster, total=False):
+    """Options of `opcost.plan`."""
+
+    gpus: Annotated[int | None, Option("How many GPUs train the model.", LAYOUT, "N")]
+    device: Annotated[str, Option("The GPU: h200, h100, a100, ...", LAYOUT, "NAME", default="h100")]
+    global_batch: Annotated[int | None, Option("Samples of a step on all GPUs together, such as sequences.", LAYOUT, "N")]
+    checkpoint: Annotated[str | Sequence[str], Option(
+        "What may be recomputed in the backward pass: none, selective (blocks but for attention and every second product), "
+        "full (blocks), several with commas, or all.", LAYOUT, "WHICH", default="all", typed=str)]
+    fix: Annotated[str | Mapping[str, int] | None, Option(
+        "Only layouts with these axes: tp=8, or tp=8,replicate=1.", LAYOUT, "AXIS=N,...", typed=str)]
+    scheduler: Annotated[str | None, Option(
+        "Count on a Dask cluster whose workers see the same files: the address of its scheduler, or local.", LAYOUT,
+        "ADDRESS")]
+    workers: Annotated[int | None, Option(
+        "Processes that count. Without it, as many as there are processors and memory for.", LAYOUT, "N")]
+    progress: Annotated[Callable[[Any, int, int], None] | None, _python(
+        "Called with the plan so far, how many layouts are done, and of how many.")]
 
 
 class Fitting(Costing, total=False):

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from opcost.analysis.layouts.rank import Blocks, RankGraphs, with_passes
-from opcost.analysis.layouts.sizes import RANKS, NotDetermined, ShardSize, SizedGraphs, Sizes, telling_ranks
+from opcost.analysis.layouts.sizes import (
+    Groups,
+    LayoutSizes,
+    NotDetermined,
+    ShardSize,
+    SizedGraphs,
+    ranks_beside,
+    telling_ranks,
+)
 from opcost.analysis.layouts.variants import without
 from opcost.analysis.memory import memory, storage_bytes
 from opcost.api import count_graph
@@ -134,6 +142,25 @@ def test_rows_that_do_not_divide() -> None:
     assert shards["tok_embeddings.weight"] == (42, 64)
 
 
+@pytest.mark.parametrize("copies", [1, 2])
+def test_parameters_are_divided_among_parts_of_a_sequence_too(copies: int) -> None:
+    """Beside two ranks for the parts of a sequence, and alone on these."""
+    made = []
+
+    def record(blocks: int | None, layout: Layout) -> Graph:
+        made.append(layout)
+        return recorded(blocks, layout)
+
+    layouts = [
+        Layout(mesh=Mesh(replicate=copies, fsdp=ranks, cp=2), batch=batch, passes=copies, reshard=copies == 1)
+        for ranks, batch in ((3, 2), (1, 3), (8, 2))
+    ]
+    graphs = RankGraphs(record, Blocks(["layers"]), layouts[0], [2, 3])
+    for layout in layouts:
+        assert_same(with_passes(graphs.of(layout).more, layout), recorded(None, layout))
+    assert len(made) == 3
+
+
 def test_a_batch_of_one_that_does_something_else_has_recordings_of_its_own() -> None:
     """`squeeze` of a batch of one drops a dimension."""
     import torch
@@ -167,17 +194,18 @@ def test_a_batch_of_one_that_does_something_else_has_recordings_of_its_own() -> 
 def test_the_size_of_shards() -> None:
     assert ShardSize(((10, 3), (4, 1)), of_all=False).at(4) == 3 * 3 + 1
     assert ShardSize(((10, 3), (4, 1)), of_all=True).at(4) == 4 * (3 * 3 + 1)
-    assert RANKS.at(7) == 7
+    assert (ranks_beside(1).at(7), ranks_beside(3).at(7)) == (7, 21)
+    assert ShardSize(((10, 3),), of_all=True, beside=2).at(2) == 4 * 3 * 3
 
 
 def test_ranks_that_divide_rows_tell_nothing() -> None:
     """64 and 96 rows are divided evenly by 2 as by 4, so what is gathered has the same size, and would not with 5 ranks."""
     layout = Layout(mesh=Mesh(fsdp=2), batch=2, passes=2)
     base, other = (recorded(None, Layout(mesh=Mesh(fsdp=ranks), batch=2, passes=2)) for ranks in (2, 4))
-    sized = SizedGraphs({Sizes(2, 2): base, Sizes(4, 2): other}, ["layers"])
+    sized = SizedGraphs({LayoutSizes(2, 2): base, LayoutSizes(4, 2): other}, Groups(["layers"]))
     with pytest.raises(NotDetermined):
-        sized.with_sizes(sized.graph, Sizes(5, 2))
-    ranks = telling_ranks(base, 2, ["layers"])
+        sized.with_sizes(sized.graph, LayoutSizes(5, 2))
+    ranks = telling_ranks(base, 2, Groups(["layers"]))
     assert all(rows % ranks for rows in (64, 96, 32, 256))
     assert recorded(None, layout).ops
 
@@ -185,6 +213,6 @@ def test_ranks_that_divide_rows_tell_nothing() -> None:
 def test_other_structure_is_not_used() -> None:
     base = recorded(None, Layout(mesh=Mesh(fsdp=2), batch=2, passes=2))
     other = recorded(4, Layout(mesh=Mesh(fsdp=61), batch=2, passes=2))
-    sized = SizedGraphs({Sizes(2, 2): base, Sizes(61, 2): other}, ["layers"])
+    sized = SizedGraphs({LayoutSizes(2, 2): base, LayoutSizes(61, 2): other}, Groups(["layers"]))
     with pytest.raises(NotDetermined):
-        sized.with_sizes(sized.graph, Sizes(4, 2))
+        sized.with_sizes(sized.graph, LayoutSizes(4, 2))

@@ -26,10 +26,12 @@ def flags_of(command: str) -> set[str]:
 
 
 FLAGS = {command: flags_of(command) | EVERYWHERE for command in COMMANDS}
-COUNTING = frozenset(command for command in COMMANDS if {"--input", "--set", "--optimizer"} <= FLAGS[command])
-"""Commands that count a SOURCE."""
-RUNNING = COUNTING | {"profile"}
+COUNTING = frozenset(command for command in COMMANDS if {"--input", "--set", "--optimizer", "--real"} <= FLAGS[command])
+"""Commands that count a SOURCE as it is."""
+RUNNING = COUNTING | {"profile", "plan"}
 """Those that read the inputs of a model."""
+SPREADING = frozenset(command for command in COMMANDS if "--tp-plan" in FLAGS[command])
+"""Those that spread it over ranks."""
 READING = frozenset({"analyze", "view", "compare"})
 """Commands that read a trace."""
 APPEARS: tuple[tuple[str, frozenset[str]], ...] = (
@@ -37,12 +39,14 @@ APPEARS: tuple[tuple[str, frozenset[str]], ...] = (
     ("cli/", frozenset(COMMANDS)),
     ("options.py", frozenset(COMMANDS)),
     ("core/option.py", COUNTING),
+    ("core/workers.py", frozenset({"analyze", "plan"})),
     ("frontends/varying.py", frozenset({"fit", "sweep"})),
     ("frontends/inputs.py", RUNNING),
     ("frontends/python.py", RUNNING),
     ("frontends/source.py", RUNNING),
     ("frontends/zoo.py", RUNNING),
     ("frontends/identify.py", frozenset(COMMANDS)),
+    ("frontends/torch/sharding/", SPREADING),
     ("frontends/", COUNTING),
     ("recorders/", frozenset({"profile"})),
     ("traces/ranks/", frozenset({"analyze"})),
@@ -54,6 +58,7 @@ APPEARS: tuple[tuple[str, frozenset[str]], ...] = (
     ("views/report.py", frozenset({"count"})),
     ("views/sizing.py", frozenset({"fit", "sweep", "check"})),
     ("advising.py", frozenset({"advise"})),
+    ("planning.py", frozenset({"plan"})),
     ("predicting.py", frozenset({"predict", "advise", "sweep", "check"})),
     ("profiles.py", frozenset({"predict"})),
     ("sizing.py", frozenset({"fit"})),

@@ -49,6 +49,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "comparison": opcost.compare(report, opcost.count(net, shapes=(1, 8)), by="module"),
         "fit": opcost.fit(net, shapes=(2, 8), memory="1MiB", advise=False),
         "recomputation": opcost.fit(net, shapes=(2, 8), batch=4, memory="1MiB"),
+        "plan": opcost.plan(
+            net, shapes=(1, 8), gpus=2, cluster="dgx-h100", global_batch=2, fix="tp=1", checkpoint="none"
+        ),
         "sweep": opcost.sweep(net, shapes=(2, 8), vary={"batch": [1, 2]}),
         "breakdown": trace.breakdown(),
         "communication": trace.communication(),

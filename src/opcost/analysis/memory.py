@@ -175,22 +175,9 @@ def follow(
     `workspaces` is what each operator takes for itself.
     """
     ops, lifetimes = graph.ops, graph.lifetimes or Lifetimes((), ())
-    state, carried = lifetimes.state, lifetimes.carried
-    base = sum(sizes[storage] for storage in state.union(permanent) - carried)
-    begun = base + sum(sizes[storage] for storage in carried)
-    most = begun + sum(sizes.values() if isinstance(sizes, Mapping) else sizes) + sum(workspaces)
-    changes = packed([0], most) * (len(ops) + 1)
-    for storage, step in enumerate(born):
-        if step != NEVER:
-            size, end = sizes[storage], gone[storage]
-            changes[step] += size
-            changes[end if end > step else step + 1] -= size
-    for storage in graph.released:
-        changes[gone[storage]] -= sizes[storage]
-    curve = packed(islice(accumulate(changes, initial=begun), 1, len(ops) + 1), most)
-    del changes  # of a long run it is as large as the curve
-    for step, size in enumerate(workspaces):
-        curve[step] += size
+    state = lifetimes.state
+    base = sum(sizes[storage] for storage in state.union(permanent) - lifetimes.carried)
+    curve = _curve(graph, sizes, permanent, born, gone, workspaces)
     at = max(range(len(curve)), key=curve.__getitem__, default=0)
     # What is there at the peak, by what it is, and by whose results it is
     lasting = _part_of_lasting(graph)
@@ -211,8 +198,42 @@ def follow(
         how="lifetimes" if graph.lifetimes else "last reader",
         parts={part: size for part, size in parts.items() if size},
         holders=tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.module))),
-        layers=_layers(graph, sizes, born, gone, most, part_of) if len(ops) <= LONG_RUN else {},
+        layers=_layers(graph, sizes, born, gone, part_of) if len(ops) <= LONG_RUN else {},
     )  # fmt: skip
+
+
+def curve_of(graph: Graph) -> Sequence[int]:
+    """The bytes of tensors during each operator, without what they are."""
+    permanent = {value.storage for value in graph.values if value.role != "activation"}
+    graph, _, sizes, born, gone = course(graph, storage_bytes(graph))
+    return _curve(graph, sizes, permanent, born, gone)
+
+
+def _curve(
+    graph: Graph, sizes: Mapping[int, int] | Sequence[int], permanent: Collection[int], born: Sequence[int],
+    gone: Sequence[int], workspaces: Sequence[int] = (),
+) -> array[int] | list[int]:  # fmt: skip
+    """Bytes in use during each operator."""
+    steps, lifetimes = len(graph.ops), graph.lifetimes or Lifetimes((), ())
+    begun = sum(sizes[storage] for storage in lifetimes.state.union(permanent, lifetimes.carried))
+    most = begun + _whole(sizes) + sum(workspaces)
+    changes = packed([0], most) * (steps + 1)
+    for storage, step in enumerate(born):
+        if step != NEVER:
+            size, end = sizes[storage], gone[storage]
+            changes[step] += size
+            changes[end if end > step else step + 1] -= size
+    for storage in graph.released:
+        changes[gone[storage]] -= sizes[storage]
+    curve = packed(islice(accumulate(changes, initial=begun), 1, steps + 1), most)
+    del changes  # of a long run it is as large as the curve
+    for step, size in enumerate(workspaces):
+        curve[step] += size
+    return curve
+
+
+def _whole(sizes: Mapping[int, int] | Sequence[int]) -> int:
+    return sum(sizes.values() if isinstance(sizes, Mapping) else sizes)
 
 
 def _part_of_lasting(graph: Graph) -> Callable[[int], MemoryPart]:
@@ -254,11 +275,11 @@ def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> 
 
 
 def _layers(
-    graph: Graph, sizes: Mapping[int, int] | Sequence[int], born: Sequence[int], gone: Sequence[int], most: int,
+    graph: Graph, sizes: Mapping[int, int] | Sequence[int], born: Sequence[int], gone: Sequence[int],
     part_of: Callable[[int], MemoryPart],
 ) -> dict[MemoryPart, Sequence[int]]:  # fmt: skip
     """The curve of each part that comes and goes, and of gradients that stay."""
-    steps = len(graph.ops)
+    steps, most = len(graph.ops), _whole(sizes)
     changes: defaultdict[MemoryPart, array[int] | list[int]] = defaultdict(lambda: packed([0], most) * (steps + 1))
     for storage, step in enumerate(born):
         if step != NEVER and sizes[storage]:

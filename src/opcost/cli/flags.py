@@ -13,14 +13,14 @@ import cyclopts
 from opcost import options as declarations
 from opcost.core.option import INPUTS, Option, declared, usual_mode
 from opcost.errors import InputError, PluginWarning, shortened
-from opcost.options import Advising, Checking, Comparing, Fitting, Predicting, Profiling, Showing, Sweeping
+from opcost.options import Advising, Checking, Comparing, Fitting, Planning, Predicting, Profiling, Showing, Sweeping
 
 if TYPE_CHECKING:
     from opcost.frontends.options import FrontendOption as OwnOption
     from opcost.frontends.options import TakesOptions
 
 _GROUPS = (
-    "Source", declarations.BUDGET, declarations.SIZE, INPUTS, declarations.PRECISION, declarations.TEXT,
+    "Source", declarations.LAYOUT, declarations.BUDGET, declarations.SIZE, INPUTS, declarations.PRECISION, declarations.TEXT,
     declarations.STEP, declarations.RANKS, declarations.COUNTING, declarations.RUNNING, declarations.DEVICE,
     declarations.CHOOSING, declarations.ADDING, "Reading", declarations.SHOWING, "One file format or library",
 )  # fmt: skip
@@ -94,7 +94,7 @@ def _flag(name: str, kind: Any, option: Option) -> Any:
     return Annotated[typed, parameter(**words)]
 
 
-_VERBS = (Predicting, Advising, Fitting, Sweeping, Profiling, Comparing, Checking)
+_VERBS = (Predicting, Advising, Fitting, Sweeping, Planning, Profiling, Comparing, Checking)
 RESERVED = frozenset(
     flag.lstrip("-").replace("-", "_")
     for each in (*_VERBS, Showing)

@@ -45,6 +45,7 @@ COMMANDS = {
     "advise": ("models", "What would make a model faster or smaller on a device."),
     "fit": ("models", "The largest batch, or other size, that fits into memory."),
     "sweep": ("models", "Cost, memory and latency at many sizes."),
+    "plan": ("models", "Which layout of many GPUs trains a model fastest, and which fit."),
     "calibrate": ("profile", "Time single operators on the device at hand, for predict."),
     "mfu": ("models", "How much of a device's peak a step uses."),
     "scan": ("models", "What a checkpoint holds: its tensors, their parameters and bytes."),

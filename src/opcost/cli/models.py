@@ -1,8 +1,9 @@
-"""Commands about one model or checkpoint: count, predict, advise, fit, sweep, mfu, scan, visualize."""
+"""Commands about one model or checkpoint: count, predict, advise, fit, sweep, plan, mfu, scan, visualize."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,11 +22,12 @@ from opcost.core.option import declared
 from opcost.core.plugin import load_view
 from opcost.core.progress import working
 from opcost.core.report import Report
-from opcost.core.results import Point, Sweep
+from opcost.core.results import LayoutPlan, Point, Sweep
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.source import Source
 from opcost.frontends.varying import parse_variables
-from opcost.options import SHOWING, Advising, Costing, Counting, Fitting, Predicting, Showing, Sweeping
+from opcost.options import SHOWING, Advising, Costing, Counting, Fitting, Planning, Predicting, Showing, Sweeping
+from opcost.planning import plan as plan_layouts
 from opcost.predicting import predict as predict_model
 from opcost.profiles import more_for
 from opcost.sizing import fit as fit_model
@@ -39,6 +41,7 @@ PredictFlags: Any = frontend_flags(Predicting, Showing, only=("format", "output"
 AdviseFlags: Any = frontend_flags(Advising, Showing, only=TABLE)
 FitFlags: Any = frontend_flags(Fitting, Showing, only=TABLE)
 SweepFlags: Any = frontend_flags(Sweeping, Showing, only=TABLE)
+PlanFlags: Any = frontend_flags(Planning, Showing, only=TABLE)
 MfuFlags: Any = frontend_flags(Costing, Showing, only=TABLE)
 CostFlags: Any = frontend_flags(Costing, Showing, only=("quiet",))
 
@@ -146,6 +149,27 @@ def sweep(source: SourceArgument, /, *, flags: SweepFlags = None) -> int:
             output.show(Sweep(source=source, variables=tuple(axes), points=counted, device=device, notes=(note,)))
         warn(note)
         return INTERRUPTED
+    output.show(found)
+    return 0
+
+
+def plan(source: SourceArgument, /, *, flags: PlanFlags = None) -> int:
+    """Find the fastest layout of many GPUs, with memory, waiting and what limits each."""
+    from opcost.cli.main import INTERRUPTED
+
+    output = Output(flags, "tables")
+    done: list[tuple[LayoutPlan, int, int]] = []
+    try:
+        with counting(f"planning {source}", share=lambda: done[-1][1:] if done else None, quiet=output.quiet):
+            found = plan_layouts(source, progress=lambda *state: done.append(state), **keywords(flags))
+    except KeyboardInterrupt:
+        if done:
+            so_far, layouts, total = done[-1]
+            note = f"interrupted: {layouts:,} of {total:,} layouts were found"
+            output.show(replace(so_far, notes=(note, *so_far.notes)))
+            warn(note)
+            return INTERRUPTED
+        raise
     output.show(found)
     return 0
 

@@ -75,7 +75,7 @@ def counterparts(fewer: Graph, more: Graph, blocks: str) -> list[tuple[int, int]
     found = []
     for (first, last), period, (times, more_times) in aligned.chunks:
         for place in range(period * more_times or more_times):
-            from_end = period and place // period >= more_times - max(1, times // 2)
+            from_end = period and 2 * (place // period) >= more_times
             found.append((first + place - (period * (more_times - times) if from_end else 0), last + place))
     return found
 

@@ -266,6 +266,97 @@ class Sweep(Rendered):
         return brief(self, [f"by {' and '.join(self.variables)}", points], self.source)
 
 
+# -- layouts of many GPUs -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutCost:
+    """One layout of many GPUs, and what a step of it takes."""
+
+    mesh: str
+    """Ranks on each axis: fsdp=16,tp=4."""
+    batch: int
+    """Samples of one pass on one rank: the microbatch."""
+    passes: int
+    """Passes before each update, which accumulate gradients."""
+    checkpoint: str
+    """What is recomputed in the backward pass: none, selective or full."""
+    reshard: bool
+    """Gathered parameters are freed after forward, and gathered again for backward."""
+    fits: bool
+    peak_bytes: int
+    """Of the tensors of the first rank."""
+    reserved_bytes: int | None = None
+    """What PyTorch's allocator reserves for them; None where it was not simulated."""
+    latency_ns: int | None = None
+    """The time of a step; None where it does not fit."""
+    band_ns: tuple[int, int] | None = None
+    """The 80 % interval, of layouts that were counted."""
+    exposed_ns: Mapping[str, int] = field(default_factory=dict)
+    """By how much collectives make the step longer, by axis of the mesh: operators wait for them, or are slower beside them."""
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    """The time by what it waits for: compute, memory, launch, host, network."""
+    items_per_second: float | None = None
+    """Of all GPUs together: tokens, images or samples."""
+    mfu: float | None = None
+    """Three times the products of the forward pass, as a share of the peak."""
+    counted: bool = False
+    """Whether it was counted itself, with the allocator of the device, or follows from others that were."""
+
+    @property
+    def limited_by(self) -> str:
+        """What most of the time waits for; of the network, for which axis."""
+        if not self.bounds:
+            return ""
+        most = max(self.bounds, key=self.bounds.__getitem__)
+        axes = self.exposed_ns
+        return f"{most} ({max(axes, key=axes.__getitem__)})" if most == "network" and axes else most
+
+    @property
+    def exposed_share(self) -> float | None:
+        """The share of the step by which collectives make it longer."""
+        return None if not self.latency_ns else sum(self.exposed_ns.values()) / self.latency_ns
+
+    def __str__(self) -> str:
+        words = [self.mesh, f"{self.passes} × {self.batch}"]
+        words += [f"{self.checkpoint} checkpointing"] if self.checkpoint != "none" else []
+        return ", ".join([*words, *([] if self.reshard else ["no reshard"])])
+
+    __repr__ = brief_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LayoutPlan(Rendered):
+    """The layouts of a number of GPUs, the fastest first, then those that do not fit. Print it, save it, or read its layouts."""
+
+    source: str
+    device: str
+    cluster: str
+    gpus: int
+    samples: int
+    """Of a step on all GPUs: the global batch."""
+    item: str = ""
+    """What is trained on: token, image, or sample."""
+    limit_bytes: int
+    """The memory of one GPU that tensors can have."""
+    layouts: tuple[LayoutCost, ...]
+    smaller: tuple[int, LayoutCost | None] | None = None
+    """The next cheaper cluster, if there is one: its GPUs, and its best layout, or None where nothing fits."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> LayoutCost | None:
+        """The fastest layout that fits."""
+        return next((layout for layout in self.layouts if layout.fits), None)
+
+    def __repr__(self) -> str:
+        fit = sum(layout.fits for layout in self.layouts)
+        return brief(
+            self, [f"{self.gpus:,} {self.device}", f"{fit:,} of {len(self.layouts):,} layouts fit"], self.source
+        )
+
+
 # -- budgets ------------------------------------------------------------------------------------------------------------
 
 LimitStatus: TypeAlias = Literal["ok", "EXCEEDED", "UNKNOWN", "new", ""]

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 from opcost.distributed.clusters import Cluster
 from opcost.distributed.mesh import Mesh
 from opcost.errors import InputError, counted
 
-CHECKPOINTS: Mapping[str, str] = {"none": "keeps all activations", "full": "recomputes each block"}
+CHECKPOINTS: Mapping[str, str] = {
+    "none": "all activations are kept",
+    "selective": "blocks are recomputed, but for attention and every second product",
+    "full": "blocks are recomputed",
+}
 """What a layout keeps of the forward pass."""
 
 
@@ -46,10 +51,14 @@ class Space(NamedTuple):
     """Axes of the mesh with a given number of ranks."""
     batch: int | None = None
     """A given microbatch."""
+    contexts: Sequence[int] = (1,)
+    """Ranks that may share a sequence (cp)."""
+    experts: Sequence[int] = (1,)
+    """Ranks among which experts may be divided (ep)."""
 
     @property
     def node(self) -> int:
-        """GPUs of a node, as far as there are so many."""
+        """GPUs of a node, or all where these are fewer."""
         return min(self.gpus, self.cluster.gpus)
 
     @property
@@ -72,15 +81,20 @@ RULES = (
     Rule("tensor parallelism leaves the node", lambda mesh, space: space.node % mesh.tp == 0),
     Rule(
         "DistributedDataParallel takes no tensor parallelism",
-        lambda mesh, _: mesh.replicate == 1 or mesh.fsdp > 1 or mesh.tp == 1,
+        lambda mesh, _: mesh.replicate == 1 or mesh.fsdp > 0 or mesh.tp == 1,
     ),
     Rule(
         "a copy of the shards is neither whole nodes nor an equal part of one",
-        lambda mesh, space: mesh.replicate == 1 or _divides(mesh.fsdp * mesh.tp, space.cluster.gpus),
+        lambda mesh, space: mesh.replicate == 1 or _divides(mesh.size // mesh.replicate, space.cluster.gpus),
     ),
-    Rule("the samples are not shared evenly", lambda mesh, space: space.samples % (mesh.replicate * mesh.fsdp) == 0),
+    Rule("the samples are not shared evenly", lambda mesh, space: space.samples % ranks_with_samples(mesh) == 0),
 )
 """Rules for meshes, the first of which that is not kept is said."""
+
+
+def ranks_with_samples(mesh: Mesh) -> int:
+    """How many ranks have samples of their own; those of `cp` and `tp` have parts of the same."""
+    return mesh.replicate * max(1, mesh.fsdp) * mesh.ep
 
 
 def _divides(one: int, other: int) -> bool:
@@ -106,21 +120,25 @@ def layouts(space: Space) -> tuple[list[Layout], list[str]]:
         if broken is not None:
             left_out[broken] += 1
             continue
-        share = space.samples // (mesh.replicate * mesh.fsdp)
+        share = space.samples // ranks_with_samples(mesh)
         for batch in divisors(share) if space.batch is None else [space.batch] * (share % space.batch == 0):
             for checkpoint in space.checkpoints:
-                for reshard in (True, False) if mesh.fsdp > 1 else (True,):
+                for reshard in (True, False) if mesh.fsdp else (True,):
                     passes = share // batch
                     found.append(Layout(mesh=mesh, batch=batch, passes=passes, checkpoint=checkpoint, reshard=reshard))
     return found, [f"{counted(number, 'mesh', 'meshes')} left out: {said}" for said, number in left_out.items()]
 
 
 def _meshes(space: Space) -> Iterator[Mesh]:
-    for tp in divisors(space.gpus):
-        for fsdp in divisors(space.gpus // tp):
-            mesh = Mesh(replicate=space.gpus // tp // fsdp, fsdp=fsdp, tp=tp)
-            if all(getattr(mesh, axis) == ranks for axis, ranks in space.fixed.items()):
-                yield mesh
+    """Every mesh of all GPUs with the fixed axes; `cp` and `ep` share parameters, so beside these they are sharded."""
+    for cp, ep in product(space.contexts, space.experts):
+        rest, none = divmod(space.gpus, cp * ep)
+        for tp in divisors(rest) if none == 0 else ():
+            for fsdp in divisors(rest // tp):
+                shards = fsdp if fsdp > 1 or cp * ep > 1 else 0
+                mesh = Mesh(replicate=rest // tp // fsdp, fsdp=shards, cp=cp, ep=ep, tp=tp)
+                if all(max(1, getattr(mesh, axis)) == ranks for axis, ranks in space.fixed.items()):
+                    yield mesh
 
 
 def divisors(number: int) -> list[int]:

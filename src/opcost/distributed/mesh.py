@@ -43,19 +43,7 @@ class Mesh:
     @classmethod
     def of(cls, given: Any) -> Mesh:
         """The mesh that a text (`dp=128,tp=8`) or a mapping describes; a mesh is itself."""
-        if isinstance(given, Mesh):
-            return given
-        if not isinstance(given, (str, Mapping)):
-            raise InputError(f"mesh is {given!r}, which describes no mesh", hint=f"opcost.Mesh(...), or {_EXAMPLE!r}")
-        sizes: dict[str, Any] = {}
-        for word, ranks in _assignments(given) if isinstance(given, str) else given.items():
-            axis = OTHER_WORDS.get(word, word)
-            if axis not in AXES:
-                raise UnknownName("axis of a mesh", str(word), [*AXES, *OTHER_WORDS])
-            if axis in sizes:
-                raise InputError(f"the mesh gives {axis} twice", hint="dp is another word for fsdp")
-            sizes[axis] = ranks
-        return cls(**sizes)
+        return given if isinstance(given, Mesh) else cls(**ranks_by_axis(given))
 
     def __str__(self) -> str:
         shards = {"fsdp": 1} if self.fsdp == 1 and self.cp * self.ep > 1 else {}
@@ -101,6 +89,21 @@ class Mesh:
         """Raise for a rank that is not in the mesh."""
         if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < self.size:
             raise InputError(f"rank is {rank!r}, and the mesh has {self.size:,} ranks", hint=f"0 to {self.size - 1}")
+
+
+def ranks_by_axis(given: Any) -> dict[str, Any]:
+    """The axes that a text (`dp=128,tp=8`) or a mapping names, and the ranks of each."""
+    if not isinstance(given, (str, Mapping)):
+        raise InputError(f"mesh is {given!r}, which describes no mesh", hint=f"opcost.Mesh(...), or {_EXAMPLE!r}")
+    sizes: dict[str, Any] = {}
+    for word, ranks in _assignments(given) if isinstance(given, str) else given.items():
+        axis = OTHER_WORDS.get(word, word)
+        if axis not in AXES:
+            raise UnknownName("axis of a mesh", str(word), [*AXES, *OTHER_WORDS])
+        if axis in sizes:
+            raise InputError(f"the mesh gives {axis} twice", hint="dp is another word for fsdp")
+        sizes[axis] = ranks
+    return sizes
 
 
 def _assignments(text: str) -> list[tuple[str, int]]:

@@ -11,12 +11,13 @@ from opcost.core.limits import LATENCY, QUANTITIES, Quantity
 from opcost.core.names import short_source
 from opcost.core.profile import Answer, Busy
 from opcost.core.report import Report
-from opcost.core.results import Comparison, Entry, Fit, Recomputation, Sweep, Verdict
+from opcost.core.results import Comparison, Entry, Fit, LayoutPlan, Recomputation, Sweep, Verdict
 from opcost.core.scan import Scan
 from opcost.core.sheet import LONG_LINE, Sheet
 from opcost.core.units import format_bytes, short_bytes, short_count, short_range, short_time
 from opcost.errors import counted, shortened
 from opcost.views.comparison import percent
+from opcost.views.planning import plan_answer
 from opcost.views.profile import source_name
 from opcost.views.tree import main_part
 from opcost.views.view import keep_together, whole_percent
@@ -302,6 +303,9 @@ def _(sweep: Sweep) -> str:
     if over := sum(point.fits is False for point in sweep.points):
         found.append(f"{over} of {len(sweep.points)} do not fit")
     return f"{short_source(sweep.source)}{on}, {', '.join(sizes)}: {', '.join(filter(None, found)) or 'it ran at none of them'}"
+
+
+_answer.register(LayoutPlan, plan_answer)
 
 
 @_answer.register

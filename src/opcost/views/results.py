@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeAlias
 from opcost.core import schema
 from opcost.core.escaping import csv_cell, json_text
 from opcost.core.report import Report
-from opcost.core.results import Comparison, Fit, Recomputation, Sweep, Verdict
+from opcost.core.results import Comparison, Fit, LayoutPlan, Recomputation, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Cell, Field, Line, Sheet, Table, plain_cell
 from opcost.errors import shortened, some
-from opcost.views import comparison, profile, report, scan, sizing
+from opcost.views import comparison, planning, profile, report, scan, sizing
 from opcost.views.answers import answer_of, plain_answer
 from opcost.views.view import Build, View, ViewOptions, fields_data
 
@@ -90,6 +90,7 @@ _TABLES: dict[type, tuple[_Of, _Of, _Of]] = {
         lambda found: {"schema": "opcost.recomputation/1", **fields_data(found)},
     ),
     Sweep: (sizing.sweep_sheet, sizing.sweep_records, sizing.sweep_data),
+    LayoutPlan: (planning.plan_sheet, planning.plan_records, planning.plan_data),
     Sheet: (_sheet_sheet, _sheet_records, _sheet_data),
 }
 """Results that are tables: the sheet, the records and the data of each."""

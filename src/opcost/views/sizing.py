@@ -268,15 +268,14 @@ def throughput_title(sweep: Sweep) -> str:
     return f"{item}s/s" if item else ""
 
 
-def rounded_throughput(point: Point) -> float | None:
+def rounded_throughput(rate: float | None) -> float | None:
     """The throughput, whole from a hundred on."""
-    rate = point.items_per_second
     return rate if rate is None else round(rate) if rate >= WHOLE else round(rate, 1)
 
 
 def _throughput(sweep: Sweep) -> list[Column]:
     def read(point: Point) -> Cell:
-        rate = rounded_throughput(point)
+        rate = rounded_throughput(point.items_per_second)
         return "" if rate is None else rate
 
     title = throughput_title(sweep)

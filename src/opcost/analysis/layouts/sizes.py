@@ -9,7 +9,7 @@ determine all others; where a size is not explained so, `NotDetermined` is raise
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import ceil, prod
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ class NotDetermined(Exception):
     """The recorded graphs do not determine this one."""
 
 
-class Sizes(NamedTuple):
+class LayoutSizes(NamedTuple):
     """What the sizes of tensors follow from."""
 
     ranks: int
@@ -29,25 +29,37 @@ class Sizes(NamedTuple):
 
 
 class ShardSize(NamedTuple):
-    """ceil(rows / ranks) rows of some parameters, each with so many elements; times the ranks, if it is of all of them."""
+    """ceil(rows / ranks) rows of some parameters, with the elements of each row; times the ranks, if it is of all of them."""
 
     shards: tuple[tuple[int, int], ...]
     of_all: bool
+    beside: int = 1
+    """Ranks of other axes, among which they are divided too."""
 
     def at(self, ranks: int) -> int:
-        """The size for so many ranks."""
+        """The size for a number of ranks."""
+        ranks *= self.beside
         return (ranks if self.of_all else 1) * sum(ceil(rows / ranks) * each for rows, each in self.shards)
 
 
-RANKS = ShardSize(((1, 1),), of_all=True)
-"""The number of ranks itself."""
+def ranks_beside(beside: int) -> ShardSize:
+    """The number of ranks itself."""
+    return ShardSize(((1, 1),), of_all=True, beside=beside)
+
+
+class Groups(NamedTuple):
+    """How parameters are sharded together."""
+
+    blocks: Sequence[str]
+    """Paths of the lists of blocks, each of which shards its parameters by itself."""
+    beside: Sequence[int] = (1,)
+    """Ranks of other axes, among which some parameters are divided too."""
 
 
 class SizedGraphs:
     """Graphs of one rank: the first, and of others one with other ranks and one with another batch, if they do the same."""
 
-    def __init__(self, recorded: Mapping[Sizes, Graph], blocks: Sequence[str]) -> None:
-        """`blocks` are the paths of the lists of blocks, each of which shards its parameters in a group of its own."""
+    def __init__(self, recorded: Mapping[LayoutSizes, Graph], groups: Groups) -> None:
         (self._first, base), *others = recorded.items()
         self._other_ranks = self._other_batch = None
         points = [base, base, base]
@@ -58,12 +70,16 @@ class SizedGraphs:
                 self._other_batch, points[2] = sizes, graph
         self._explained: dict[tuple[int, int], list[ShardSize]] = {}
         if (other := self._other_ranks) is not None:
-            every = _shard_sizes(base, self._first.ranks, blocks)
-            if any(rows % self._first.ranks == rows % other.ranks == 0 for size in every for rows, _ in size.shards):
+            every = _shard_sizes(base, self._first.ranks, groups)
+            if any(
+                rows % (self._first.ranks * size.beside) == rows % (other.ranks * size.beside) == 0
+                for size in every
+                for rows, _ in size.shards
+            ):
                 self._other_ranks = None  # what is gathered of such rows is as large for either
             for size in every:
                 self._explained.setdefault((size.at(self._first.ranks), size.at(other.ranks)), []).append(size)
-        # What has another size in one of them: an object for each that follows in its own way stands for it
+        # What has another size in one of them: one object for each that follows in its own way
         self._specs: dict[int, tuple[TensorSpec, ...]] = {}
         self._attrs: dict[int, tuple[Attrs, ...]] = {}
         made: dict[tuple[int, ...], Any] = {}
@@ -104,7 +120,7 @@ class SizedGraphs:
         """Whether graphs with other batches follow."""
         return self._other_batch is not None
 
-    def with_sizes(self, graph: Graph, sizes: Sizes) -> Graph:
+    def with_sizes(self, graph: Graph, sizes: LayoutSizes) -> Graph:
         """A graph that was made of `graph`, with these sizes."""
         first = self._first
         if sizes.ranks != first.ranks and self._other_ranks is None:
@@ -119,16 +135,16 @@ class SizedGraphs:
             ops=tuple([op if (a := attrs.get(id(op.attrs))) is None else op._replace(attrs=a) for op in graph.ops]),
         )
 
-    def _spec(self, same: Sequence[TensorSpec], sizes: Sizes) -> TensorSpec:
+    def _spec(self, same: Sequence[TensorSpec], sizes: LayoutSizes) -> TensorSpec:
         if len({(spec.dtype, spec.shape and len(spec.shape)) for spec in same}) > 1 or not same[0].known:
             raise NotDetermined
         extents = zip(*(spec.dims for spec in same), strict=True)
         return TensorSpec(tuple(self._number(each, sizes) for each in extents), same[0].dtype)
 
-    def _values(self, same: Sequence[Attrs], sizes: Sizes) -> Attrs:
+    def _values(self, same: Sequence[Attrs], sizes: LayoutSizes) -> Attrs:
         return {name: self._attr([attrs[name] for attrs in same], sizes) for name in same[0]}
 
-    def _attr(self, same: Sequence[Any], sizes: Sizes) -> Any:
+    def _attr(self, same: Sequence[Any], sizes: LayoutSizes) -> Any:
         base = same[0]
         if all(value == base for value in same):
             return base
@@ -138,7 +154,7 @@ class SizedGraphs:
             return self._number(same, sizes)
         raise NotDetermined
 
-    def _number(self, same: Sequence[int], sizes: Sizes) -> int:
+    def _number(self, same: Sequence[int], sizes: LayoutSizes) -> int:
         base, of_ranks, of_batch = same
         if base == of_ranks == of_batch:
             return base
@@ -171,10 +187,13 @@ def _same(one: Graph, other: Graph) -> bool:
     return ops and values and ends and sizes and _life(one) == _life(other)
 
 
-def _life(graph: Graph) -> tuple[Any, ...]:
+def _life(graph: Graph) -> dict[str, Any]:
+    """When memory is freed, as values that can be compared."""
     life = graph.lifetimes or Lifetimes((), ())
     away = {storage: [*map(tuple, intervals)] for storage, intervals in life.away.items()}
-    return [*life.storages], [*life.times], life.gradients, life.state, life.carried, life.gathered, away
+    return {each.name: getattr(life, each.name) for each in fields(life)} | {
+        "storages": [*life.storages], "times": [*life.times], "away": away,
+    }  # fmt: skip
 
 
 # -- what is made of shards --------------------------------------------------------------------------------------------------
@@ -182,9 +201,9 @@ def _life(graph: Graph) -> tuple[Any, ...]:
 PRIMES = (61, 13, 31, 43, 17, 67, 127, 251)
 
 
-def telling_ranks(graph: Graph, ranks: int, blocks: Sequence[str]) -> int:
+def telling_ranks(graph: Graph, ranks: int, groups: Groups) -> int:
     """The other number of ranks to record, at which different parameters have different shards, and all are padded."""
-    sizes = _shard_sizes(graph, ranks, blocks)
+    sizes = _shard_sizes(graph, ranks, groups)
 
     def unclear(prime: int) -> int:
         whole = sum(rows % prime == 0 for size in sizes for rows, _ in size.shards if rows > 1)
@@ -193,7 +212,7 @@ def telling_ranks(graph: Graph, ranks: int, blocks: Sequence[str]) -> int:
     return min(PRIMES, key=unclear)
 
 
-def _shard_sizes(graph: Graph, ranks: int, blocks: Sequence[str]) -> set[ShardSize]:
+def _shard_sizes(graph: Graph, ranks: int, groups: Groups) -> set[ShardSize]:
     """Every size that shards of parameters may have: the rows, and the elements, of one and of a group; and the ranks."""
     whole: dict[tuple[int, ...], set[int]] = {}  # rows of gathered parameters, by the rest of their shapes
     gathered = graph.lifetimes.gathered if graph.lifetimes else frozenset()
@@ -201,23 +220,25 @@ def _shard_sizes(graph: Graph, ranks: int, blocks: Sequence[str]) -> set[ShardSi
         if value.storage in gathered and value.spec.known and value.spec.shape:
             rows, *rest = value.spec.dims
             whole.setdefault(tuple(rest), set()).add(rows)
-    groups: dict[str, list[tuple[tuple[int, int], bool]]] = {}
-    singles: set[tuple[int, int]] = set()
-    for module in graph.modules:
-        for _, vid in module.parameters:
-            value = graph.values[vid]
-            if value.storage != vid or not value.spec.known or not value.spec.shape:
-                continue
-            rows, *rest = value.spec.dims
-            for every in whole.get(tuple(rest), ()):
-                if ceil(every / ranks) == rows:
-                    shard = every, prod(rest)
-                    singles.update(((every, 1), shard))
-                    groups.setdefault(_group(module.path, blocks), []).append((shard, value.trainable))
-    shards: list[tuple[tuple[int, int], ...]] = [(single,) for single in singles]
-    shards += [tuple(sorted(shard for shard, _ in group)) for group in groups.values()]
-    shards += [tuple(sorted(shard for shard, trained in group if trained)) for group in groups.values()]
-    return {ShardSize(found, of_all) for found in shards for of_all in (False, True)} | {RANKS}
+    found = set(map(ranks_beside, groups.beside))
+    for beside in groups.beside:
+        together: dict[str, list[tuple[tuple[int, int], bool]]] = {}
+        shards: list[tuple[tuple[int, int], ...]] = []
+        for module in graph.modules:
+            for _, vid in module.parameters:
+                value = graph.values[vid]
+                if value.storage != vid or not value.spec.known or not value.spec.shape:
+                    continue
+                rows, *rest = value.spec.dims
+                for every in whole.get(tuple(rest), ()):
+                    if ceil(every / (ranks * beside)) == rows:
+                        shard = every, prod(rest)
+                        shards += [((every, 1),), (shard,)]
+                        together.setdefault(_group(module.path, groups.blocks), []).append((shard, value.trainable))
+        shards += [tuple(sorted(shard for shard, _ in group)) for group in together.values()]
+        shards += [tuple(sorted(shard for shard, trained in group if trained)) for group in together.values()]
+        found.update(ShardSize(each, of_all, beside) for each in shards for of_all in (False, True))
+    return found
 
 
 def _group(path: str, blocks: Sequence[str]) -> str:

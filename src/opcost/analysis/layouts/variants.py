@@ -7,10 +7,11 @@ these does the same otherwise; copies of the shards (HSDP) also sum their gradie
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import accumulate
 
 from opcost.core.graph import Attrs, Graph, Lifetimes, Op
+from opcost.distributed.mesh import Mesh
 
 RECORDED_PASSES = 2
 """Passes of the recorded step: in the second one gradients are there."""
@@ -29,16 +30,19 @@ def variant(graph: Graph, *, copies: bool, reshard: bool, accumulates: bool) -> 
     return _with_sums_over_copies(graph) if copies else graph
 
 
-def counted(graph: Graph, *, copies: int, passes: int, recorded_passes: int) -> Graph:
-    """The graph with so many copies and passes, where it was recorded with others of them."""
+def counted(graph: Graph, mesh: Mesh, *, passes: int, recorded_passes: int) -> Graph:
+    """The graph with the copies of a mesh and these passes, where it was recorded with others."""
     more = passes - recorded_passes
     attrs: dict[int, Attrs] = {}
 
     def changed(op: Op) -> Op:
         if op.phase != "update" and more:
             op = op._replace(repeat=op.repeat + more)
-        if op.attrs.get("axis") == "replicate":
-            op = op._replace(attrs=attrs.setdefault(id(op.attrs), {**op.attrs, "group": copies}))
+        axis = op.attrs.get("axis")
+        if axis == "replicate":
+            op = op._replace(attrs=attrs.setdefault(id(op.attrs), {**op.attrs, "group": mesh.replicate}))
+        elif mesh.fsdp == 1 and isinstance(axis, str) and axis.startswith("fsdp_"):  # then it is the other axis alone
+            op = op._replace(attrs=attrs.setdefault(id(op.attrs), {**op.attrs, "axis": axis.removeprefix("fsdp_")}))
         return op
 
     return replace(graph, ops=tuple(map(changed, graph.ops)))
@@ -93,20 +97,18 @@ def _renumbered(op: Op, number: int, ids: Mapping[int, int]) -> Op:
 
 def _moved(life: Lifetimes, ids: Mapping[int, int], times: list[int]) -> Lifetimes:
     """The lifetimes of what is still there, with other numbers."""
-
-    def kept(storages: Collection[int]) -> frozenset[int]:
-        return frozenset(ids[storage] for storage in storages if storage in ids)
-
     there = [(ids[s], times[t]) for s, t in zip(life.storages, life.times, strict=True) if s in ids]
+    sets = {
+        each.name: frozenset(ids[s] for s in found if s in ids)
+        for each in fields(life)
+        if isinstance(found := getattr(life, each.name), frozenset)
+    }
     away = {
         ids[s]: tuple((times[freed], times[begin]) for freed, begin in intervals)
         for s, intervals in life.away.items()
         if s in ids
     }
-    return Lifetimes(
-        tuple(s for s, _ in there), tuple(t for _, t in there), kept(life.gradients), kept(life.state),
-        kept(life.carried), kept(life.gathered), kept(life.received), away,
-    )  # fmt: skip
+    return replace(life, storages=tuple(s for s, _ in there), times=tuple(t for _, t in there), away=away, **sets)
 
 
 def _life(graph: Graph) -> Lifetimes:
@@ -127,7 +129,7 @@ def _without_gathers_in_backward(graph: Graph) -> Graph:
             touched_by.setdefault(storage, []).append(op)
     # All that uses memory which is allocated for them
     left_out: set[int] = set()
-    todo = [op for op in graph.ops if op.phase != "forward" and _is(op, "all_gather", "fsdp")]
+    todo = [op for op in graph.ops if op.phase != "forward" and _of_fsdp(op, "all_gather")]
     while todo:
         op = todo.pop()
         left_out.add(op.id)
@@ -168,16 +170,16 @@ def _with_one_pass(graph: Graph) -> Graph:
 def _with_sums_over_copies(graph: Graph) -> Graph:
     """What is left of the gradients after they were scattered is summed over the copies, and kept until all of it is."""
     ops, values = graph.ops, [*graph.values]
-    scatters = [op for op in ops if _is(op, "reduce_scatter", "fsdp")]
+    scatters = [op for op in ops if _of_fsdp(op, "reduce_scatter")]
     scattered = {values[vid].storage for op in scatters for vid in op.outputs}
     attrs: Attrs = {"fn": "all_reduce", "group": 0, "axis": "replicate"}
-    times = [*accumulate((1 + _is(op, "reduce_scatter", "fsdp") for op in ops), initial=0)]
+    times = [*accumulate((1 + _of_fsdp(op, "reduce_scatter") for op in ops), initial=0)]
     summed: dict[int, int] = {}
     done: list[Op] = []
     for op in ops:
         inputs = tuple([summed.get(vid, vid) for vid in op.inputs])
         done.append(op._replace(id=len(done), inputs=inputs))
-        if _is(op, "reduce_scatter", "fsdp"):
+        if _of_fsdp(op, "reduce_scatter"):
             (vid,) = op.outputs
             summed[vid] = len(values)
             values.append(values[vid]._replace(id=len(values)))
@@ -206,5 +208,6 @@ def _with_sums_over_copies(graph: Graph) -> Graph:
     )
 
 
-def _is(op: Op, fn: str, axis: str) -> bool:
-    return op.kind == "collective" and op.attrs.get("fn") == fn and op.attrs.get("axis") == axis
+def _of_fsdp(op: Op, fn: str) -> bool:
+    """Whether it is a collective of FSDP, which hands its own memory to it."""
+    return op.kind == "collective" and op.attrs.get("fn") == fn and op.raw.endswith("_base_")

@@ -58,7 +58,7 @@ def compiled(report: Report, only: Sequence[str] = ()) -> list[PlacedKernel]:
     ]
 
 
-def memory_of_kernels(kernels: Sequence[PlacedKernel], graph: Graph, report: Report, on: DeviceMemory) -> Memory:
+def memory_of_kernels(kernels: Sequence[PlacedKernel], graph: Graph, report: Report, on: DeviceMemory | None) -> Memory:
     """The memory of a compiled model: results have some where kernels write them, until the last of their readers has run."""
     values = graph.values
 

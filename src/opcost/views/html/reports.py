@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from opcost.core.devices import DEVICES
@@ -10,13 +11,14 @@ from opcost.core.graph import FLOPS_PER_MAC, Phase, TensorSpec
 from opcost.core.kinds import KINDS
 from opcost.core.limits import LATENCY, QUANTITIES, Quantity
 from opcost.core.report import Report
-from opcost.core.results import Comparison, Entry, Fit, Recomputation, Sweep
+from opcost.core.results import Comparison, Entry, Fit, LayoutPlan, Recomputation, Sweep
 from opcost.core.scan import Scan
 from opcost.core.sheet import Amount, Cell, Field, Section, Sheet, Table, Total
 from opcost.version import __version__
 from opcost.views.answers import answer_of
 from opcost.views.html.graphs import graph_of, shapes_of
 from opcost.views.html.interfaces import Interface, interfaces
+from opcost.views.planning import plan_points
 from opcost.views.report import moved, rank_tables
 from opcost.views.results import RESULTS
 from opcost.views.sizing import PEAK_PARTS, THROUGHPUT, rounded_throughput, throughput_title
@@ -199,7 +201,9 @@ def scan_page(scan: Scan, options: ViewOptions) -> PageData:
 
 
 def tables_page(result: Any, options: ViewOptions) -> PageData:
-    """Models side by side, a sweep, budgets, or tables about a profile."""
+    """Models side by side, a sweep, layouts, budgets, or tables about a profile."""
+    if isinstance(result, LayoutPlan):
+        options = replace(options, top=len(result.layouts))
     data = sheet_page(RESULTS["tables"].sheet.make(result, options))
     if isinstance(result, Comparison):
         data["compared"] = _compared(result)
@@ -207,6 +211,8 @@ def tables_page(result: Any, options: ViewOptions) -> PageData:
             data["tables"] = [table for table in data["tables"] if table["title"] not in ("totals", "by module")]
     elif isinstance(result, Sweep):
         data["sweep"] = _sweep(result)
+    elif isinstance(result, LayoutPlan):
+        data["plan"] = plan_points(result)
     elif isinstance(result, (Fit, Recomputation)):
         data["fit"] = _fit(result)
         data["notes"] = [note for note in data["notes"] if note["title"] != PEAK_PARTS]  # a bar has them
@@ -269,7 +275,7 @@ def _sweep(sweep: Sweep) -> PageData:
         bands, amounts = [point.band_ns for point in points], [point.latency_ns for point in points]
         quantities.append({"name": LATENCY.name, **_shown(LATENCY, bands=bands, amounts=amounts)})
     if title := throughput_title(sweep):
-        rates = list(map(rounded_throughput, points))
+        rates = [rounded_throughput(point.items_per_second) for point in points]
         quantities.append({"name": THROUGHPUT, "title": title, "unit": "number", "amounts": rates})
     for name in _OFFERED:
         counts = [point.amounts.get(name) for point in points]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import nn
@@ -48,25 +48,39 @@ def graph_of_rank(
 def _spread_and_recorded(
     model: nn.Module, record: Record, sharding: Sharding, param_dtype: torch.dtype | None, forward: Record | None
 ) -> Graph:
-    lists = [(path, len([*blocks.children()])) for path, blocks in lists_of_blocks(model)]
-    long = [(path, count) for path, count in lists if path and count >= MANY]
-    if len(long) == 1 and forward is not None:
-        (blocks, count), graphs = long[0], list[Graph]()
-        for copy in _with_few(model, forward, blocks, count):
+    few = None if forward is None else with_few_blocks(model, forward)
+    if few is not None:
+        graphs: list[Graph] = []
+        for copy in few.copies:
             with spread(copy, sharding, param_dtype) as rank:
                 graphs.append(record(rank))
             with suppress(NotRepeating):
                 if graphs[1:]:
-                    return repeated(graphs[-2], graphs[-1], blocks, count - FEWEST[len(graphs) - 1])
+                    return repeated(graphs[-2], graphs[-1], few.blocks, few.total - FEWEST[len(graphs) - 1])
     with spread(copy_on_meta(model), sharding, param_dtype) as copy:
         return record(copy)
 
 
-def _with_few(model: nn.Module, forward: Record, blocks: str, count: int) -> list[nn.Module]:
-    """Copies with few blocks, if the forward pass of all follows from theirs; else none."""
+class FewBlocks(NamedTuple):
+    """Copies of a model with as many of its equal blocks as `FEWEST` says."""
+
+    blocks: str
+    """The path of their list."""
+    total: int
+    """How many the model has."""
+    copies: list[nn.Module]
+
+
+def with_few_blocks(model: nn.Module, forward: Record) -> FewBlocks | None:
+    """Copies with few of many equal blocks, if the forward pass of all follows from theirs; else None."""
+    lists = [(path, len([*blocks.children()])) for path, blocks in lists_of_blocks(model)]
+    long = [(path, count) for path, count in lists if path and count >= MANY]
+    if len(long) != 1:
+        return None
+    blocks, count = long[0]
     copies = [copy_on_meta(model, blocks, first) for first in FEWEST]
     whole = forward(model)
     with suppress(OpcostError, NotRepeating):  # the first: the model needs all of its blocks
         if same(whole, repeated(forward(copies[0]), forward(copies[1]), blocks, count - FEWEST[1])):
-            return copies
-    return []
+            return FewBlocks(blocks, count, copies)
+    return None

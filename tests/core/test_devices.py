@@ -101,6 +101,7 @@ def test_devices_are_found_by_what_people_call_them(typed: str, name: str) -> No
         ("NVIDIA GeForce RTX 4090 D", None), ("NVIDIA GeForce RTX 5090 Laptop GPU", None), ("NVIDIA RTX A6000", "a6000"),
         ("NVIDIA RTX 6000 Ada Generation", "rtx6000-ada"), ("NVIDIA GeForce RTX 3080", None),  # 10 or 12 GB
         ("TPU v5", "tpu-v5p"), ("TPU v5 lite", "tpu-v5e"), ("TPU v6 lite", "tpu-v6e"), ("Orin", None),
+        ("h100", "h100"), ("NVIDIA H100", "h100-96gb"), ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA H100 PCIe", "h100-pcie"),
     ],
 )  # fmt: skip
 def test_a_drivers_name_is_that_of_one_device_or_of_none(driver: str, name: str | None) -> None:

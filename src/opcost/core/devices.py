@@ -111,7 +111,9 @@ def autocasts_like(name: str | None) -> str | None:
 
 
 def named_by_driver(name: str) -> Device | None:
-    """The device with this driver name, such as `NVIDIA H100 80GB HBM3`; None where the table has none, or it is unsure."""
+    """The device of this name, or with this driver name (`NVIDIA H100 80GB HBM3`); None where there is none, or it is unsure."""
+    if name in DEVICES:
+        return DEVICES[name]
     for found in DEVICES.values():
         if found.driver and re.search(rf"(?<!\w){found.driver}{_VARIANT}", name, re.IGNORECASE):
             return found

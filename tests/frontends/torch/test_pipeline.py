@@ -171,6 +171,18 @@ def test_stages_are_sharded_and_spread_as_models_are() -> None:
     assert found["send", "pp"].payload_bytes == microbatches * size * D * FLOAT
 
 
+@pytest.mark.parametrize("mesh", ["pp=4", "pp=4,fsdp=2"])
+def test_stages_train_in_float8_as_models_do(mesh: str) -> None:
+    """Two layers of each block, with one product forward and two backward for each microbatch."""
+    once = opcost.count(Decoder(), TOKENS[:2], backward=True, quantize="fp8")
+    report = opcost.count(Decoder(), TOKENS, mesh=mesh, backward=True, quantize="fp8")
+    blocks = microbatches = 8
+    rows = [row for rank in report.pipeline for row in rank.rows if row.op.raw == "aten::_scaled_mm"]
+    assert sum(row.op.repeat for row in rows) == microbatches * blocks * 2 * 3
+    assert sum(stage.macs for stage in report.stages) == microbatches * once.totals.macs
+    assert report.meta["quantize"] == "fp8"
+
+
 def test_parameters_that_are_freed_are_gathered_for_each_pass() -> None:
     """A microbatch that comes after one that went back finds what that one gathered."""
     found = {

@@ -57,7 +57,7 @@ from opcost.frontends.torch.restore.process import one_at_a_time
 from opcost.frontends.torch.sharding.context_parallel import in_parts, inputs_of_rank, notes_of_parts
 from opcost.frontends.torch.sharding.expert_parallel import experts_of, notes_of_experts, routing_is_forced
 from opcost.frontends.torch.sharding.one_rank import graph_of_rank
-from opcost.frontends.torch.sharding.pipeline import Pipeline, Runs
+from opcost.frontends.torch.sharding.pipeline import Pipeline, Runs, for_pipeline
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
 AFFORDABLE = 2 << 30
@@ -290,25 +290,33 @@ class _Count:
             return graph
 
 
+def _count_of_changed(model: nn.Module, options: CountOptions) -> _Count:
+    """The count of a model that is already what it is under the options."""
+    count = _Count(model, CountOptions(), real=False)
+    count.options = options
+    return count
+
+
 class _PipelinedCount(_Count):
     """The count of one rank of a pipeline."""
 
     def __init__(
         self, given: nn.Module, options: CountOptions, sharding: Sharding, param_dtype: torch.dtype | None
     ) -> None:
-        super().__init__(given, options, real=False)
-        self._sharding, self._param_dtype = sharding, param_dtype
+        """The model is what it is under the options."""
+        super().__init__(given, CountOptions(), real=False)
+        self.options, self._sharding, self._param_dtype = options, sharding, param_dtype
 
     def ran(self, inputs: Inputs, *, tentative: bool = False) -> Graph:
         options = self.options
         names = input_names(self.model, inputs.args, inputs.kwargs)
-        forward_only = dataclasses.replace(options, backward=False, optimizer=None, step=Step())
+        forward_only = dataclasses.replace(options, backward=False, optimizer=None, step=Step(), quantize=None)
 
         def forward(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
-            return _Count(model, forward_only, real=False).ran(Inputs(args, kwargs), tentative=tentative)
+            return _count_of_changed(model, forward_only).ran(Inputs(args, kwargs), tentative=tentative)
 
         def step(model: nn.Module, schedule: Any, kwargs: dict[str, Any]) -> Graph:
-            count = _Count(model, options, real=False)
+            count = _count_of_changed(model, options)
             count.schedule, count.names = schedule, names
             return count.ran(Inputs((), kwargs))
 
@@ -365,7 +373,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
 
         graph_of_rank(model, run, options.sharding, mixed)
 
-    options = _for_pipeline(options)
+    options = for_pipeline(options)
     passes = CachedText(model, count.given, options, run_once) if any(options.text) else None
     if passes is None:
         inputs = make_inputs(model, options, partial(shapes_returned, real=options.real))
@@ -426,23 +434,6 @@ def _described(graph: Graph, model: nn.Module, options: CountOptions, device: to
         note = note_of_training(model) if options.in_float8 else note_of_quantized(model, options.quantize)
         notes, meta = (*notes, note), {**meta, "quantize": options.quantize}
     return dataclasses.replace(graph, source=type_name(model), notes=notes, meta=meta | _routing_in(model))
-
-
-def _for_pipeline(options: CountOptions) -> CountOptions:
-    """The options of a count, over a pipeline with a default batch of one sample for each microbatch."""
-    sharding = options.sharding
-    if sharding is None or sharding.mesh.pp == 1:
-        return options
-    if any(options.text):
-        raise InputError("prefill and decode are not counted over a pipeline", hint="use tp or fsdp, or leave them out")
-    if options.step.accumulate > 1 or options.step.zero_grad != "none":
-        hint = "leave accumulate and zero_grad out, and give microbatches"
-        raise InputError("the microbatches of a pipeline accumulate gradients, once in a step", hint=hint)
-    made = options.inputs is options.shapes is None and not tensors_in(dict(options.kwargs))
-    if not made or options.sizes.batch is not None:
-        return options
-    batch = sharding.pipelining.microbatches or 2 * sharding.mesh.pp
-    return dataclasses.replace(options, sizes=options.sizes._replace(batch=batch))
 
 
 def _routing_in(model: Any) -> dict[str, str]:

@@ -18,6 +18,7 @@ from opcost.core.repeating import repeated
 from opcost.distributed.pipelining import blocks_of_stages
 from opcost.distributed.sharding import Sharding
 from opcost.errors import InputError, some
+from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.recording.training_step import loss_of, words_of_loss
 from opcost.frontends.torch.sharding.microbatches import CarriedOver, Composition
 from opcost.frontends.torch.sharding.one_rank import FEWEST, MANY
@@ -34,6 +35,23 @@ from opcost.frontends.torch.sharding.stages import (
     without_absent,
 )
 from opcost.frontends.torch.tree import map_tensors, tensors_in
+
+
+def for_pipeline(options: CountOptions) -> CountOptions:
+    """The options of a count, over a pipeline with a default batch of one sample for each microbatch."""
+    sharding = options.sharding
+    if sharding is None or sharding.mesh.pp == 1:
+        return options
+    if any(options.text):
+        raise InputError("prefill and decode are not counted over a pipeline", hint="use tp or fsdp, or leave them out")
+    if options.step.accumulate > 1 or options.step.zero_grad != "none":
+        hint = "leave accumulate and zero_grad out, and give microbatches"
+        raise InputError("the microbatches of a pipeline accumulate gradients, once in a step", hint=hint)
+    made = options.inputs is options.shapes is None and not tensors_in(dict(options.kwargs))
+    if not made or options.sizes.batch is not None:
+        return options
+    batch = sharding.pipelining.microbatches or 2 * sharding.mesh.pp
+    return replace(options, sizes=options.sizes._replace(batch=batch))
 
 
 class Runs(NamedTuple):

@@ -27,9 +27,9 @@ _TITLES: Mapping[str, str] = {
     "uncounted": "uncounted",
 }  # fmt: skip
 _STAGE: Mapping[str, tuple[Any, ...]] = {
-    "rank": ("number",), "stages": ("text",), "blocks": ("text",), "params": ("count",), "macs": ("count", "MACs"),
-    "flops": ("count", "FLOPs"), "in_flight": ("number", "in flight"), "saved_bytes": ("bytes", "saved"),
-    "peak_bytes": ("bytes", "peak"), "messages": ("number",), "sent_bytes": ("bytes", "sent"),
+    "rank": ("number",), "stages": ("text",), "blocks": ("text",), "params": ("count",), "flops": ("count", "FLOPs"),
+    "in_flight": ("number", "in flight"), "peak_bytes": ("bytes", "peak"), "saved_bytes": ("bytes", "saved"),
+    "macs": ("count", "MACs"), "messages": ("number",), "sent_bytes": ("bytes", "sent"),
 }  # fmt: skip
 """The columns of the ranks of a pipeline: unit and title."""
 _PARAMETERS = ("params", "trainable_params", "unused_params", "buffers", "param_bytes", "buffer_bytes")

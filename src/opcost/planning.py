@@ -47,8 +47,6 @@ _PREDICTING = ("device", "calibration", "execution", "cluster", "async_tp", "pow
 _OF_AXES = {"tp": ("tp_plan", "sequence_parallel", "loss_parallel"), "cp": ("ring",), "ep": ("experts",)}
 """Options that only a mesh with an axis takes."""
 _OF_MESHES = ("reduce_dtype", *(name for names in _OF_AXES.values() for name in names))
-LONG = 16_384
-"""Tokens of a sequence from which on context parallelism is looked for."""
 _SEARCHING = ("gpus", "global_batch", "checkpoint", "fix", "scheduler", "workers", "progress", "batch")
 
 
@@ -147,7 +145,7 @@ class _PlanSearch:
         self.space = Space(
             gpus=_whole("gpus", given.gpus), cluster=self._cluster, samples=_whole("global_batch", given.global_batch),
             checkpoints=_checkpoints(given.checkpoint), batch=None if given.batch is None else _whole("batch", given.batch),
-            **_axes({} if given.fix is None else ranks_by_axis(given.fix), given.tokens),
+            fixed=_fixed(given.fix),
         )  # fmt: skip
         self.layouts, self._left_out = layouts(self.space)
         if not self.layouts:
@@ -236,7 +234,7 @@ _TOO_LARGE = _PlanRefusal(
     "without fsdp, parameters and gradients alone are larger than the memory", "fix other axes, or more GPUs"
 )
 _ABOUT = (
-    "not searched: pipeline parallelism; ep, and cp of fewer than 16,384 tokens, only where they are fixed (ep=8)",
+    "not searched: pipeline parallelism; cp and ep only where they are fixed (cp=2)",
     "memory is that of tensors on the first rank; layouts with reserved memory were counted themselves, with the allocator",
     "times of the others follow from recordings of few layouts and blocks",
 )
@@ -253,16 +251,11 @@ def _whole(name: str, number: Any) -> int:
     return number
 
 
-def _axes(fixed: Mapping[str, int], tokens: int | None) -> dict[str, Any]:
-    """The fixed axes, and the ranks to look for along axes that few models need: as fixed, and of long sequences parts."""
+def _fixed(given: str | Mapping[str, int] | None) -> Mapping[str, int]:
+    fixed = {} if given is None else ranks_by_axis(given)
     if fixed.get("pp", 1) > 1:
         raise InputError("a plan has no pipelines yet", hint="fix other axes: tp=8")
-    contexts = (1, 2, 4, 8) if (tokens or 0) >= LONG else (1,)
-    return {
-        "fixed": fixed,
-        "contexts": (fixed["cp"],) if "cp" in fixed else contexts,
-        "experts": (fixed["ep"],) if "ep" in fixed else (1,),
-    }
+    return fixed
 
 
 def _checkpoints(given: str | Sequence[str]) -> tuple[str, ...]:

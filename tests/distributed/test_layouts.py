@@ -78,3 +78,12 @@ def test_gpus_that_are_no_whole_nodes() -> None:
         check_space(Space(12, NODES, 64))
     assert caught.value.hint == "gpus=8 or gpus=16"
     check_space(Space(6, NODES, 64))
+
+
+def test_parts_of_the_sequence_and_experts_only_where_they_are_fixed() -> None:
+    """Beside two ranks for parts of the sequence four are left; parameters are sharded over all that share them."""
+    assert {(Mesh.of(mesh).cp, Mesh.of(mesh).ep) for mesh in meshes(gpus=8, samples=8)} == {(1, 1)}
+    assert meshes(gpus=8, samples=8, fixed={"cp": 2, "tp": 1}) == {
+        "fsdp=4,cp=2", "replicate=2,fsdp=2,cp=2", "fsdp=1,replicate=4,cp=2",
+    }  # fmt: skip
+    assert meshes(gpus=8, samples=8, fixed={"ep": 3}) == set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import NamedTuple
 
 from opcost.distributed.clusters import Cluster
@@ -51,10 +50,6 @@ class Space(NamedTuple):
     """Axes of the mesh with a given number of ranks."""
     batch: int | None = None
     """A given microbatch."""
-    contexts: Sequence[int] = (1,)
-    """Ranks that may share a sequence (cp)."""
-    experts: Sequence[int] = (1,)
-    """Ranks among which experts may be divided (ep)."""
 
     @property
     def node(self) -> int:
@@ -130,15 +125,15 @@ def layouts(space: Space) -> tuple[list[Layout], list[str]]:
 
 
 def _meshes(space: Space) -> Iterator[Mesh]:
-    """Every mesh of all GPUs with the fixed axes; `cp` and `ep` share parameters, so beside these they are sharded."""
-    for cp, ep in product(space.contexts, space.experts):
-        rest, none = divmod(space.gpus, cp * ep)
-        for tp in divisors(rest) if none == 0 else ():
-            for fsdp in divisors(rest // tp):
-                shards = fsdp if fsdp > 1 or cp * ep > 1 else 0
-                mesh = Mesh(replicate=rest // tp // fsdp, fsdp=shards, cp=cp, ep=ep, tp=tp)
-                if all(max(1, getattr(mesh, axis)) == ranks for axis, ranks in space.fixed.items()):
-                    yield mesh
+    """Every mesh of all GPUs with the fixed axes, `cp` and `ep` only so; these share parameters, which are sharded then."""
+    cp, ep = space.fixed.get("cp", 1), space.fixed.get("ep", 1)
+    rest, none = divmod(space.gpus, cp * ep)
+    for tp in divisors(rest) if none == 0 else ():
+        for fsdp in divisors(rest // tp):
+            shards = fsdp if fsdp > 1 or cp * ep > 1 else 0
+            mesh = Mesh(replicate=rest // tp // fsdp, fsdp=shards, cp=cp, ep=ep, tp=tp)
+            if all(max(1, getattr(mesh, axis)) == ranks for axis, ranks in space.fixed.items()):
+                yield mesh
 
 
 def divisors(number: int) -> list[int]:

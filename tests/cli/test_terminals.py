@@ -35,6 +35,10 @@ CASES = {
     "compare": ["compare", "REPORT", "REPORT"],
     "diff": ["compare", "--changes", "REPORT", "REPORT"],
     "predict": ["predict", "REPORT"],
+    "plan": (
+        "plan examples/transformer.py:Decoder --input 2x16:int64 --gpus 2 --cluster dgx-h100 --global-batch 4 --fix replicate=2 "
+        "--checkpoint none --batch 2"
+    ).split(),
     "mfu": ["mfu", "REPORT", "--step-time", "3ms", "--device", "h200", "--inference"],
     "profile": ["profile", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--repeat", "1", "--warmup", "0"],
     "analyze": ["analyze", "PROFILE"],

@@ -66,7 +66,7 @@ def test_a_layout_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "smaller"), [(64, 32), (24, 16), (16, 8), (8, 4), (40, 32), (6, 3), (3, 1), (2, 1), (1, None)]
+    ("gpus", "smaller"), [(64, 32), (24, 16), (16, 8), (8, 4), (40, 32), (6, 3), (3, None), (2, None), (1, None)]
 )
 def test_the_next_smaller_cluster(gpus: int, smaller: int | None) -> None:
     """Half of it, or where that is no number of whole nodes, one node less."""

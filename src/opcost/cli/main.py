@@ -238,7 +238,7 @@ def _drop_output() -> None:
 
 # -- what `--help` adds to the options of a command: examples, and known names ----------------------------------------------
 
-ON_DEVICES = ("count", "predict", "advise", "fit", "sweep", "mfu", "check", "compare", "view", "analyze")
+ON_DEVICES = ("count", "predict", "plan", "advise", "fit", "sweep", "mfu", "check", "compare", "view", "analyze")
 """Commands about a device, which need not be present."""
 WIDTH = 100
 

@@ -58,11 +58,11 @@ class Space(NamedTuple):
 
     @property
     def smaller(self) -> int | None:
-        """Half the GPUs, or if these are no whole nodes, one node less; None where there is no smaller cluster."""
+        """Half the GPUs, or if these are no whole nodes, one node less; None where that is no cluster of several GPUs."""
         half, rest = divmod(self.gpus, 2)
-        if rest == 0 and (half % self.cluster.gpus == 0 or half < self.cluster.gpus):
-            return half
-        return self.gpus - self.cluster.gpus if self.gpus > self.cluster.gpus else self.gpus // 2 or None
+        if (rest == 0 and half % self.cluster.gpus == 0) or self.gpus <= self.cluster.gpus:
+            return half if half > 1 else None
+        return self.gpus - self.cluster.gpus
 
 
 class Rule(NamedTuple):

@@ -178,7 +178,7 @@ class Counting(Costing, OfRanks, total=False):
     """Options of `opcost.count`."""
 
     device: Annotated[str | None, Option(
-        "GPU whose allocator and kernels decide memory: h200, a100 and others", DEVICE, "NAME")]
+        "GPU whose allocator and kernels decide memory: h200, a100 and others.", DEVICE, "NAME")]
 
 
 class OfRun(TypedDict, total=False):
@@ -202,7 +202,7 @@ class OnDevice(OfRun, total=False):
 class Advising(Costing, OnDevice, total=False):
     """Options of `opcost.advise`."""
 
-    device: Annotated[str, Option("Device to predict for: h200, h100, a100 and others", DEVICE, "NAME", default="h200")]
+    device: Annotated[str, Option("Device to predict for: h200, h100, a100 and others.", DEVICE, "NAME", default="h200")]
 
 
 class Connecting(TypedDict, total=False):
@@ -240,7 +240,7 @@ class Planning(OfStep, OfShards, OfRun, InCluster, total=False):
     """Options of `opcost.plan`."""
 
     gpus: Annotated[int | None, Option("How many GPUs train the model.", LAYOUT, "N")]
-    device: Annotated[str, Option("The GPU: h200, h100, a100 and others", LAYOUT, "NAME", default="h100")]
+    device: Annotated[str, Option("The GPU: h200, h100, a100 and others.", LAYOUT, "NAME", default="h100")]
     global_batch: Annotated[int | None, Option("Samples of a step on all GPUs together, such as sequences.", LAYOUT, "N")]
     checkpoint: Annotated[str | Sequence[str], Option(
         "What may be recomputed in the backward pass: none, selective (blocks but for attention and every second product), "
@@ -312,7 +312,7 @@ class Comparing(Counting, total=False):
 class Checking(Costing, OnDevice, total=False):
     """Options of `opcost.check`; the other keywords are limits, by the names of the quantities."""
 
-    device: Annotated[str | None, Option("Device of a limit on latency: h200, h100, a100 and others", DEVICE, "NAME")]
+    device: Annotated[str | None, Option("Device of a limit on latency: h200, h100, a100 and others.", DEVICE, "NAME")]
     baseline: Annotated[File | None, Option(
         "Compare with what --save-baseline wrote, or with a saved report.", BUDGET, "FILE", typed=Path)]
     allow_uncounted: Annotated[bool, Option(
@@ -371,7 +371,7 @@ class Querying(TypedDict, total=False):
     causal: Annotated[Causal | None, Option(
         "Count the full square of causal attention, or only the unmasked half.", COUNTING, default="full")]
     device: Annotated[Any, Option(
-        "Compare rates with the peaks of this device: h200, a100 and others", DEVICE, "NAME", typed=str)]
+        "Compare rates with the peaks of this device: h200, a100 and others.", DEVICE, "NAME", typed=str)]
 
 
 READING = "Reading"

@@ -10,6 +10,8 @@ import { whenChanged } from "./state.js";
 const PAD = { left: 78, right: 24, top: 26, bottom: 42 };
 const RADIUS = 5;
 const TICK_ROOM = 110;
+const NEAR = 4; // layouts that need less than a quarter of the limit are drawn without it
+const LIMIT_ROOM = 80;
 const FARTHEST = 2; // times the limit: layouts that need more are at the edge
 
 export function planPanel() {
@@ -20,16 +22,20 @@ export function planPanel() {
   const legend = make("div", { class: "legend" });
   let spots = [];
 
+  const limitLabel = (x, width) => (x < width - LIMIT_ROOM ? label(x + 6, PAD.top + 12, formatBytes(limit), "start", "strong") : label(x - 6, PAD.top + 12, formatBytes(limit), "end", "strong"));
+
   function show() {
     if (!frame.offsetParent) return;
     const [width, height] = [Math.max(260, frame.clientWidth), Math.max(220, frame.clientHeight)];
-    const [most, fastest] = [Math.min(Math.max(...memory, limit), FARTHEST * limit), Math.max(...rates) || 1];
+    const [needed, fastest] = [Math.max(...memory), Math.max(...rates) || 1];
+    const isNear = needed > limit / NEAR;
+    const most = isNear ? Math.min(Math.max(needed, limit), FARTHEST * limit) : 1.05 * needed;
     const x = (bytes) => PAD.left + (Math.min(bytes, most) / most) * (width - PAD.left - PAD.right);
     const y = (rate) => height - PAD.bottom - (rate / (1.05 * fastest)) * (height - PAD.bottom - PAD.top);
     const shapes = [
       ...niceTicks(most, Math.min(8, (width - PAD.left) / TICK_ROOM), byteUnits.chosen === "iec" ? 1024 : 10).flatMap((tick) => [line(x(tick), PAD.top, x(tick), height - PAD.bottom, "rule"), label(x(tick), height - PAD.bottom + 14, formatBytes(tick), "middle")]),
       ...niceTicks(fastest, 6).flatMap((tick) => [line(PAD.left, y(tick), width - PAD.right, y(tick), "rule"), label(PAD.left - 6, y(tick) + 4, formatAs("number", tick), "end")]),
-      line(x(limit), PAD.top, x(limit), height - PAD.bottom, "limit"), label(x(limit) + 6, PAD.top + 12, formatBytes(limit), "start", "strong"),
+      ...(isNear ? [line(x(limit), PAD.top, x(limit), height - PAD.bottom, "limit"), limitLabel(x(limit), width)] : []),
       label((PAD.left + width) / 2, height - 6, "memory", "middle", "strong"), label(4, PAD.top - 12, title, "start", "strong"),
     ];
     // The fastest last, so that it is on top.
@@ -43,7 +49,7 @@ export function planPanel() {
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.setAttribute("aria-label", `Throughput by memory of ${names.length} layouts; the fastest is ${names[0]}`);
     picture.replaceChildren(...shapes);
-    const remarks = ["filled: counted itself", ...(rates.includes(null) ? ["crosses: more than the memory"] : [])];
+    const remarks = ["filled: counted itself", ...(rates.includes(null) ? ["crosses: more than the memory"] : []), ...(isNear ? [] : [`a GPU has ${formatBytes(limit)}`])];
     legend.replaceChildren(...kinds.map((kind, place) => key(`checkpoint ${kind}`, COLOURS[place])), make("span", { class: "faint", text: remarks.join("; ") }));
   }
 
